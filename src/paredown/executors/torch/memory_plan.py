@@ -32,12 +32,16 @@ def _largest_layer(spec: ModelSpec) -> int:
 
 
 def _step_floats(context: Context, kv: KVSpec) -> int:
-    """The largest layer's rows, a page of queries with all keys that they may see, and logits."""
+    """The largest layer's rows, a page of queries with all keys that they may see, what each page
+    of queries sees, and logits."""
     spec = context.spec
     num_keys = min(context.max_request_tokens, kv.num_tokens)
     rows = max(_row_floats(layer, spec.hidden_size) for layer in spec.layer_counts)
     seen = max(_query_page_floats(layer, num_keys) for layer in spec.layer_counts)
-    return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen
+    windows = {layer.attention.window for layer in spec.layer_counts}
+    # A byte for each place of a page and key, of as many pages as hold the step's tokens.
+    sights = len(windows) * (PLANNED_STEP_TOKENS * num_keys // _FLOAT_BYTES)
+    return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen + sights
 
 
 def _row_floats(layer: LayerSpec, hidden_size: int) -> int:

@@ -1,5 +1,8 @@
 """PagedDecoder: the PyTorch decoder's layers over paged keys and values.
 
+A tile is a tensor of its own. One that began inside of another tensor could lie at an address that
+a library takes as a reason for another order of sums.
+
 Shapes: T tiles, S rows of a tile, D hidden size, H query heads, K key-value heads, C columns of a
 head, O columns of all query heads, V vocabulary, L rows whose logits are asked for.
 """
@@ -9,6 +12,7 @@ from torch import Tensor
 
 from paredown.executors.torch.paged_attention import PagedAttention
 from paredown.executors.torch.pages import Pages
+from paredown.executors.torch.sight import Sight, look
 from paredown.executors.torch.tiles import Tiles
 from paredown.models.decoder.attention import query_growth
 from paredown.models.decoder.decoder import Decoder
@@ -21,6 +25,8 @@ from paredown.spec.kv import PAGE_SIZE
 # How a tile's queries and keys turn, and its queries as they meet the sinks; and what the queries
 # are multiplied with, [S, 1].
 _Turns = tuple[RotationTable | None, RotationTable | None, Tensor | None]
+# What a layer is told of the step: the turns of each tile, and the sight of each query page.
+_View = tuple[list[_Turns], list[Sight]]
 
 
 class PagedDecoder:
@@ -33,28 +39,30 @@ class PagedDecoder:
 
     def logits(self, tiles: Tiles) -> Tensor:
         """[L, V]. Keys and values of all tokens are in the pages then."""
-        x_TSD = torch.cat(
-            [
-                self._decoder.embed(token_ids_S[None], positions_S)
-                for token_ids_S, positions_S in zip(
-                    tiles.token_ids_TS, tiles.positions_TS, strict=True
-                )
-            ]
-        )
-        turns: dict[Attention, list[_Turns]] = {}
+        tiles_1SD = [
+            self._decoder.embed(token_ids_S[None], positions_S)
+            for token_ids_S, positions_S in zip(tiles.token_ids_TS, tiles.positions_TS, strict=True)
+        ]
+        views: dict[Attention, _View] = {}
+        sights: dict[int | None, list[Sight]] = {}
         for attention in {layer.attention for layer in self._context.spec.layers}:
-            turns[attention] = self._turns(attention, tiles)
+            window = attention.window
+            if window not in sights:
+                device = tiles.rows_R.device
+                sights[window] = look(tiles.query_pages, window, self._context.sinks, device)
+            views[attention] = self._turns(attention, tiles), sights[window]
         for index, layer in enumerate(self._decoder.layers):
             assert isinstance(layer, Layer)
-            x_TSD = self._run_layer(index, layer, x_TSD, tiles, turns[layer.spec.attention])
-        return self._predict(x_TSD, tiles.wanted)
+            tiles_1SD = self._run_layer(index, layer, tiles_1SD, tiles, views[layer.spec.attention])
+        return self._predict(tiles_1SD, tiles.wanted)
 
     def _run_layer(
-        self, index: int, layer: Layer, x_TSD: Tensor, tiles: Tiles, turns: list[_Turns]
-    ) -> Tensor:
+        self, index: int, layer: Layer, tiles_1SD: list[Tensor], tiles: Tiles, view: _View
+    ) -> list[Tensor]:
         queries, met, keys, values = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
-        for x_SD, (table, sink_table, growth_S1) in zip(x_TSD, turns, strict=True):
-            q_BHSC, k_BKSC, v_BKSC = layer.all_heads(layer.normed("attention_norm", x_SD[None]))
+        turns, sights = view
+        for x_1SD, (table, sink_table, growth_S1) in zip(tiles_1SD, turns, strict=True):
+            q_BHSC, k_BKSC, v_BKSC = layer.all_heads(layer.normed("attention_norm", x_1SD))
             if growth_S1 is not None:
                 q_BHSC = q_BHSC * growth_S1
             queries.append(_rows(q_BHSC, table))
@@ -66,29 +74,28 @@ class PagedDecoder:
         k_RKC, v_RKC = torch.cat(keys)[rows_R], torch.cat(values)[rows_R]
         self._pages.write(index, pages_R, places_R, k_RKC, v_RKC)
         met_all = torch.cat(met) if met else None
-        mixed_TSO = self._attend(index, tiles, torch.cat(queries), met_all)
-        return torch.cat(
-            [
-                layer.add_mlp(layer.add_attention(x_SD[None], mixed_SO[None]), x_SD[None])
-                for x_SD, mixed_SO in zip(x_TSD, mixed_TSO, strict=True)
-            ]
-        )
+        mixed_YO = self._attend(index, tiles, sights, torch.cat(queries), met_all)
+        return [
+            layer.add_mlp(layer.add_attention(x_1SD, mixed_YO[queries_S][None]), x_1SD)
+            for x_1SD, queries_S in zip(tiles_1SD, tiles.queries_TS, strict=True)
+        ]
 
-    def _attend(self, index: int, tiles: Tiles, q_XHC: Tensor, met_XHC: Tensor | None) -> Tensor:
-        """[T, S, O], zeros where there is no token; X: rows of all tiles."""
+    def _attend(
+        self,
+        index: int,
+        tiles: Tiles,
+        sights: list[Sight],
+        q_XHC: Tensor,
+        met_XHC: Tensor | None,
+    ) -> Tensor:
+        """[Y, O]. X: rows of all tiles, Y: rows of all query pages."""
         attention = self._context.spec.layers[index].attention
         paged = PagedAttention(layer=index, attention=attention, sinks=self._context.sinks)
-        mixed_XO = q_XHC.new_zeros(len(q_XHC), attention.query_size)
-        for queries in tiles.query_pages:
-            q_SHC = q_XHC.new_zeros(PAGE_SIZE, *q_XHC.shape[1:])
-            q_SHC[queries.places] = q_XHC[queries.rows]
-            met_SHC = None
-            if met_XHC is not None:
-                met_SHC = torch.zeros_like(q_SHC)
-                met_SHC[queries.places] = met_XHC[queries.rows]
-            mixed_SO = paged.attend(self._pages, queries, q_SHC, met_SHC)
-            mixed_XO[queries.rows] = mixed_SO[queries.places]
-        return mixed_XO.view(-1, PAGE_SIZE, attention.query_size)
+        mixed = list[Tensor]()
+        for queries, sight in zip(tiles.query_pages, sights, strict=True):
+            met_SHC = None if met_XHC is None else met_XHC[queries.rows_S]
+            mixed.append(paged.attend(self._pages, sight, q_XHC[queries.rows_S], met_SHC))
+        return torch.cat(mixed)
 
     def _turns(self, attention: Attention, tiles: Tiles) -> list[_Turns]:
         """For each tile."""
@@ -112,13 +119,12 @@ class PagedDecoder:
         cached_S = positions_S.clamp(max=sinks.num_kept_tokens - 1).to(dtype)
         return table, rotation_at(rotary, attention.head_dim, cached_S, lengths_S)
 
-    def _predict(self, x_TSD: Tensor, wanted: list[int]) -> Tensor:
+    def _predict(self, tiles_1SD: list[Tensor], wanted: list[int]) -> Tensor:
         """The logits of the tiles that hold a row whose logits are asked for."""
-        used = sorted({row // PAGE_SIZE for row in wanted})
         vocab_size = self._context.spec.vocab_size
-        logits_LV = x_TSD.new_empty(len(wanted), vocab_size)
-        for tile in used:
-            logits_SV = self._decoder.predict(x_TSD[tile : tile + 1])[0]
+        logits_LV = tiles_1SD[0].new_empty(len(wanted), vocab_size)
+        for tile in sorted({row // PAGE_SIZE for row in wanted}):
+            logits_SV = self._decoder.predict(tiles_1SD[tile])[0]
             places = [i for i, row in enumerate(wanted) if row // PAGE_SIZE == tile]
             logits_LV[places] = logits_SV[[wanted[i] % PAGE_SIZE for i in places]]
         return logits_LV

@@ -17,24 +17,24 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPage:
-    """The tokens of a slice that stand in one page of their sequence: page number `page` of the
-    text. `rows` are their rows in the tiles, one tile after the other, and `places` their places in
-    the page."""
+    """The tokens of a slice that stand in page number `page` of their text. `rows_S` are their rows
+    in the tiles, each at its place in the page. At a place without one stands a row of the first
+    tile, and nobody asks what becomes of it."""
 
     sequence: SequenceSlice
     page: int
-    places: slice
-    rows: Tensor
+    rows_S: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """T tiles of S rows, R of which hold a token. Where there is none stands the first token of the
-    vocabulary at the first position, and nobody asks what becomes of it.
+    """T tiles of S rows, R of which hold a token, and Q query pages. Where there is no token stands
+    the first one of the vocabulary at the first position, and nobody asks what becomes of it.
 
     `token_ids_TS`, `positions_TS`, and `lengths_TS` of the texts that they stand in
     `rows_R`      where the tokens are, tile after tile
     `pages_R`     the page that holds a token's keys and values, `places_R` its place there
+    `queries_TS`  where a row's token is among the rows of all query pages
     `wanted`      the rows whose logits are asked for, in order
     """
 
@@ -44,6 +44,7 @@ class Tiles:
     rows_R: Tensor
     pages_R: Tensor
     places_R: Tensor
+    queries_TS: Tensor
     wanted: list[int]
     query_pages: list[QueryPage]
 
@@ -51,53 +52,47 @@ class Tiles:
     def of(cls, slices: Sequence[SequenceSlice], num_sink_pages: int, device: str) -> "Tiles":
         """The tiles of these slices, which are right (slice_rules.py)."""
         num_at_place = [0] * PAGE_SIZE
-        rows, pages, wanted = list[int](), list[int](), list[int]()
-        query_pages = list[QueryPage]()
+        rows, pages, queries, wanted = list[int](), list[int](), list[int](), list[int]()
+        owners, rows_QS = list[tuple[SequenceSlice, int]](), list[list[int]]()
         for part in slices:
             first_row, end = len(rows), part.start + len(part.token_ids)
             for position in range(part.start, end):
                 page, place = divmod(position, PAGE_SIZE)
-                rows.append(num_at_place[place] * PAGE_SIZE + place)
+                if position == part.start or place == 0:
+                    owners.append((part, page))
+                    rows_QS.append(list(range(PAGE_SIZE)))
+                row = num_at_place[place] * PAGE_SIZE + place
                 num_at_place[place] += 1
+                rows.append(row)
+                rows_QS[-1][place] = row
+                queries.append((len(rows_QS) - 1) * PAGE_SIZE + place)
                 pages.append(part.pages[held_place(part, page, num_sink_pages)])
             own = rows[first_row:]
             wanted += own[len(own) - part.num_logits :]
-            query_pages += _query_pages(part, own, device)
         token_ids = [token_id for part in slices for token_id in part.token_ids]
         positions = [part.start + i for part in slices for i in range(len(part.token_ids))]
-        rows_R = torch.tensor(rows, device=device)
         lengths = [part.text_length for part in slices for _ in part.token_ids]
-        tiled = torch.zeros(3, max(num_at_place, default=0) * PAGE_SIZE, dtype=torch.int64)
-        tiled[:, torch.tensor(rows)] = torch.tensor([token_ids, positions, lengths])
-        token_ids_TS, positions_TS, lengths_TS = tiled.view(3, -1, PAGE_SIZE).to(device)
+        tiled = torch.zeros(4, max(num_at_place, default=0) * PAGE_SIZE, dtype=torch.int64)
+        tiled[:, torch.tensor(rows)] = torch.tensor([token_ids, positions, lengths, queries])
+        token_ids_TS, positions_TS, lengths_TS, queries_TS = tiled.view(4, -1, PAGE_SIZE).to(device)
+        rows_R, pages_R = torch.tensor([rows, pages]).to(device)
+        on_device = torch.tensor(rows_QS).to(device)
         return cls(
             token_ids_TS=token_ids_TS,
             positions_TS=positions_TS,
             lengths_TS=lengths_TS,
             rows_R=rows_R,
-            pages_R=torch.tensor(pages, device=device),
+            pages_R=pages_R,
             places_R=rows_R % PAGE_SIZE,
+            queries_TS=queries_TS,
             wanted=wanted,
-            query_pages=query_pages,
+            query_pages=[
+                QueryPage(sequence=part, page=page, rows_S=rows_S)
+                for (part, page), rows_S in zip(owners, on_device, strict=True)
+            ],
         )
 
 
 def held_place(part: SequenceSlice, page: int, num_sink_pages: int) -> int:
     """Where page number `page` of the text is among those that the sequence holds."""
     return page if page < num_sink_pages else page - part.num_released_pages
-
-
-def _query_pages(part: SequenceSlice, rows: list[int], device: str) -> list[QueryPage]:
-    end, found = part.start + len(part.token_ids), list[QueryPage]()
-    for page in range(part.start // PAGE_SIZE, -(-end // PAGE_SIZE)):
-        first = max(part.start, page * PAGE_SIZE)
-        last = min(end, (page + 1) * PAGE_SIZE)
-        found.append(
-            QueryPage(
-                sequence=part,
-                page=page,
-                places=slice(first - page * PAGE_SIZE, last - page * PAGE_SIZE),
-                rows=torch.tensor(rows[first - part.start : last - part.start], device=device),
-            )
-        )
-    return found
