@@ -3,5 +3,9 @@
 import pytest
 import torch
 
-_NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, _NO_GPU])]
+GPU_MARKS = (
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+)
+CUDA = pytest.param("cuda", marks=GPU_MARKS)
+DEVICES = ["cpu", CUDA]

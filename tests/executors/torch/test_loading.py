@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from drivers.devices import DEVICES
 from paredown.compress.compress import compress
 from paredown.errors import CapacityError, ConfigError, UnsupportedError
 from paredown.executors.load import load_executor, start_loading
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import RunOptions
+from paredown.executors.run_options import Device, RunOptions
 from paredown.executors.torch import loading
 from paredown.executors.torch.memory_plan import plan_memory
 from paredown.kernels.thread_plan import ThreadPlan
@@ -91,19 +92,24 @@ def test_no_pages_and_unknown_names_are_refused(checkpoint: Checkpoint) -> None:
         load_executor(checkpoint, replace(OPTIONS, executor="other"))
 
 
-def test_quantized_weights_run_dequantized(checkpoint: Checkpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_quantized_weights_run_dequantized(
+    checkpoint: Checkpoint, device: Device, tmp_path: Path
+) -> None:
     compress(checkpoint, tmp_path / "int4", "int4-g32")
     stored = Checkpoint.open(tmp_path / "int4")
     token_ids = list(range(5, 45))
-    executor = load_executor(stored, replace(OPTIONS, kv_dtype="fp32"))
+    executor = load_executor(stored, replace(OPTIONS, kv_dtype="fp32", device=device))
     found = executor.step([SequenceSlice(token_ids, 0, [0, 1, 2], 40)])
     expected = Decoder.from_checkpoint(stored)(torch.tensor([token_ids]))[0].numpy()
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
-def test_the_arithmetic_names_what_bits_depend_on(checkpoint: Checkpoint) -> None:
-    executor = load_executor(checkpoint, OPTIONS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_arithmetic_names_what_bits_depend_on(checkpoint: Checkpoint, device: Device) -> None:
+    executor = load_executor(checkpoint, replace(OPTIONS, device=device))
     assert executor.arithmetic["executor"] == "torch"
     assert executor.arithmetic["torch"] == torch.__version__
+    assert ("threads" in executor.arithmetic) == (device == "cpu")
     assert executor.known_content is None
     executor.wait_for_cache()

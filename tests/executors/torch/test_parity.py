@@ -66,11 +66,12 @@ def test_logits_are_those_of_transformers(name: str, device: Device, tmp_path: P
     assert difference <= TOLERANCE * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["llama-gqa", "gpt-neox"])
-def test_bf16_pages_round_keys_and_values_alone(name: str, tmp_path: Path) -> None:
+def test_bf16_pages_round_keys_and_values_alone(name: str, device: Device, tmp_path: Path) -> None:
     EVERY_VARIANT[name](tmp_path, torch.float32, 1)
-    exact = in_mixed_steps(loaded(tmp_path))
-    rounded = in_mixed_steps(loaded(tmp_path, kv_dtype="bf16"))
+    exact = in_mixed_steps(loaded(tmp_path, device))
+    rounded = in_mixed_steps(loaded(tmp_path, device, kv_dtype="bf16"))
     # bf16 keeps 8 bits of mantissa: keys and values move by up to 0.2 %.
     assert 0 < np.abs(exact - rounded).max() <= 0.02 * np.abs(exact).max()
 

@@ -82,15 +82,19 @@ SEEN = {
 }
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kv_dtype", ["bf16", "fp32"])
 @pytest.mark.parametrize("name", SEEN)
-def test_same_bits_in_any_chunks_though_pages_are_reused(name: str, kv_dtype: KVDType) -> None:
+def test_same_bits_in_any_chunks_though_pages_are_reused(
+    name: str, kv_dtype: KVDType, device: Device
+) -> None:
     seen, token_ids = SEEN[name], tokens(390, TINY.vocab_size)
     decoder = random_decoder(seen.spec)
-    whole = torch_twin(decoder, KVSpec(num_pages=25, dtype=kv_dtype), sinks=seen.sinks)
+    own = KVSpec(num_pages=25, dtype=kv_dtype)
+    whole = torch_twin(decoder, own, sinks=seen.sinks, device=device)
     num_pages = KeptPages.of(seen).pages_of(390, 100)
     assert num_pages < 25
-    cut = torch_twin(decoder, KVSpec(num_pages=num_pages, dtype=kv_dtype), sinks=seen.sinks)
+    cut = whole.sharing_weights(KVSpec(num_pages=num_pages, dtype=kv_dtype))
     expected = run_streamed(whole, token_ids, [390])
     assert np.isfinite(expected).all()
     assert np.array_equal(run_streamed(cut, token_ids, [100, 7, 1, 1, 64, 33, 1, 97]), expected)
