@@ -20,7 +20,6 @@ from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.rotary import RotationTable, rotate, rotation_at
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
-from paredown.spec.kv import PAGE_SIZE
 
 # How a tile's queries and keys turn, and its queries as they meet the sinks; and what the queries
 # are multiplied with, [S, 1].
@@ -121,12 +120,12 @@ class PagedDecoder:
 
     def _predict(self, tiles_1SD: list[Tensor], wanted: list[int]) -> Tensor:
         """The logits of the tiles that hold a row whose logits are asked for."""
-        vocab_size = self._context.spec.vocab_size
-        logits_LV = tiles_1SD[0].new_empty(len(wanted), vocab_size)
-        for tile in sorted({row // PAGE_SIZE for row in wanted}):
+        num_rows = tiles_1SD[0].shape[1]
+        logits_LV = tiles_1SD[0].new_empty(len(wanted), self._context.spec.vocab_size)
+        for tile in sorted({row // num_rows for row in wanted}):
             logits_SV = self._decoder.predict(tiles_1SD[tile])[0]
-            places = [i for i, row in enumerate(wanted) if row // PAGE_SIZE == tile]
-            logits_LV[places] = logits_SV[[wanted[i] % PAGE_SIZE for i in places]]
+            places = [i for i, row in enumerate(wanted) if row // num_rows == tile]
+            logits_LV[places] = logits_SV[[wanted[i] % num_rows for i in places]]
         return logits_LV
 
 

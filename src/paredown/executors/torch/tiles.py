@@ -1,8 +1,10 @@
 """Tiles: the tokens of a step, laid out so that each is computed in one and the same way.
 
 A library's matrix product sums in an order that depends on how many rows it is given. So rows are
-computed in tiles of PAGE_SIZE rows, always full, and a token's place in its tile is its place in
-its page: what shares a tile with it, other tokens or nothing, does not change its bits.
+computed in tiles of always the same number of rows: what shares a tile with a token, other tokens
+or nothing, does not change its bits. On a CPU a function may treat the end of an array unlike its
+middle, so there a token's place in its tile follows from its position. On a GPU all rows of a call
+run the same operations, and tokens lie one behind the other.
 """
 
 from collections.abc import Sequence
@@ -12,7 +14,35 @@ import torch
 from torch import Tensor
 
 from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import Device
 from paredown.spec.kv import PAGE_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileForm:
+    """Rows of a tile, a multiple of PAGE_SIZE, and whether a token's place among them is that of
+    its position."""
+
+    num_rows: int
+    keeps_places: bool
+
+    def rows_of(self, positions: Sequence[int]) -> list[int]:
+        """Where tokens of these positions stand, counted through all tiles."""
+        if not self.keeps_places:
+            return list(range(len(positions)))
+        num_at_place, rows = [0] * self.num_rows, list[int]()
+        for position in positions:
+            place = position % self.num_rows
+            rows.append(num_at_place[place] * self.num_rows + place)
+            num_at_place[place] += 1
+        return rows
+
+
+# A GPU takes about as long for few rows as for these.
+TILE_FORMS: dict[Device, TileForm] = {
+    "cpu": TileForm(num_rows=PAGE_SIZE, keeps_places=True),
+    "cuda": TileForm(num_rows=64, keeps_places=False),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,46 +79,44 @@ class Tiles:
     query_pages: list[QueryPage]
 
     @classmethod
-    def of(cls, slices: Sequence[SequenceSlice], num_sink_pages: int, device: str) -> "Tiles":
+    def of(cls, slices: Sequence[SequenceSlice], num_sink_pages: int, device: Device) -> "Tiles":
         """The tiles of these slices, which are right (slice_rules.py)."""
-        num_at_place = [0] * PAGE_SIZE
-        rows, pages, queries, wanted = list[int](), list[int](), list[int](), list[int]()
+        form = TILE_FORMS[device]
+        positions = [part.start + i for part in slices for i in range(len(part.token_ids))]
+        rows = form.rows_of(positions)
+        pages, queries, wanted = list[int](), list[int](), list[int]()
         owners, rows_QS = list[tuple[SequenceSlice, int]](), list[list[int]]()
         for part in slices:
-            first_row, end = len(rows), part.start + len(part.token_ids)
-            for position in range(part.start, end):
+            for position in range(part.start, part.start + len(part.token_ids)):
                 page, place = divmod(position, PAGE_SIZE)
                 if position == part.start or place == 0:
                     owners.append((part, page))
                     rows_QS.append(list(range(PAGE_SIZE)))
-                row = num_at_place[place] * PAGE_SIZE + place
-                num_at_place[place] += 1
-                rows.append(row)
-                rows_QS[-1][place] = row
+                rows_QS[-1][place] = rows[len(pages)]
                 queries.append((len(rows_QS) - 1) * PAGE_SIZE + place)
                 pages.append(part.pages[held_place(part, page, num_sink_pages)])
-            own = rows[first_row:]
-            wanted += own[len(own) - part.num_logits :]
+            wanted += rows[len(pages) - part.num_logits : len(pages)]
         token_ids = [token_id for part in slices for token_id in part.token_ids]
-        positions = [part.start + i for part in slices for i in range(len(part.token_ids))]
         lengths = [part.text_length for part in slices for _ in part.token_ids]
-        tiled = torch.zeros(4, max(num_at_place, default=0) * PAGE_SIZE, dtype=torch.int64)
+        num_tiles = max(rows, default=-1) // form.num_rows + 1
+        tiled = torch.zeros(4, num_tiles * form.num_rows, dtype=torch.int64)
         tiled[:, torch.tensor(rows)] = torch.tensor([token_ids, positions, lengths, queries])
-        token_ids_TS, positions_TS, lengths_TS, queries_TS = tiled.view(4, -1, PAGE_SIZE).to(device)
-        rows_R, pages_R = torch.tensor([rows, pages]).to(device)
-        on_device = torch.tensor(rows_QS).to(device)
+        token_ids_TS, positions_TS, lengths_TS, queries_TS = tiled.view(4, num_tiles, -1).to(device)
+        places = [position % PAGE_SIZE for position in positions]
+        rows_R, pages_R, places_R = torch.tensor([rows, pages, places]).to(device)
+        pages_of_queries = torch.tensor(rows_QS).to(device)
         return cls(
             token_ids_TS=token_ids_TS,
             positions_TS=positions_TS,
             lengths_TS=lengths_TS,
             rows_R=rows_R,
             pages_R=pages_R,
-            places_R=rows_R % PAGE_SIZE,
+            places_R=places_R,
             queries_TS=queries_TS,
             wanted=wanted,
             query_pages=[
                 QueryPage(sequence=part, page=page, rows_S=rows_S)
-                for (part, page), rows_S in zip(owners, on_device, strict=True)
+                for (part, page), rows_S in zip(owners, pages_of_queries, strict=True)
             ],
         )
 
