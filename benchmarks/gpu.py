@@ -1,6 +1,6 @@
 """The torch executor on a GPU beside Transformers, on models of random weights.
 
-    python -m benchmarks.gpu [--device cuda] [--shape 0.5b 1b] [--batch 1 8 32] [--json]
+    python -m benchmarks.gpu [--device cuda] [--shape 0.5b 1b] [--batch 1 8] [--json]
 
 For each shape and number of requests: tokens per second of the prompts and of decoding, through the
 engine with greedy draws, and the share of the memory bandwidth that decoding reaches (MBU):
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["0.5b", "1b"])
-    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32])
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--json", action="store_true", help="print rows as JSON")
     args = parser.parse_args()
     bandwidth = copy_bandwidth(args.device)
@@ -123,7 +123,9 @@ def measure_shape(
 ) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = write_random(shape, Path(folder), device)
-        num_pages = max(batches) * -(-(NUM_PROMPT_TOKENS + NUM_DECODE_TOKENS + 1) // PAGE_SIZE)
+        # The first requests go on while the prompts of the last are computed.
+        most_tokens = NUM_PROMPT_TOKENS + NUM_DECODE_TOKENS + 2 * max(batches)
+        num_pages = max(batches) * -(-most_tokens // PAGE_SIZE)
         options = RunOptions(executor="torch", device=device, num_pages=num_pages)
         executor = load_executor(Checkpoint.open(path), options)
         step_bytes = {

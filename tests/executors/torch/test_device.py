@@ -57,16 +57,16 @@ def test_products_are_exact_for_a_while_and_then_as_before(precision: str) -> No
     torch.set_float32_matmul_precision("highest")
 
 
+def test_what_pytorch_holds_without_using_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100, 900))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 50)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 20)
+    assert free_bytes("cuda") == 130
+
+
 @pytest.mark.parametrize("device", [CUDA])
-def test_what_pytorch_holds_without_using_it_is_free(device: Device) -> None:
-    torch.cuda.empty_cache()
-    values = torch.empty(256 << 20, dtype=torch.uint8, device=device)
-    del values
-    held_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    assert held_bytes >= 256 << 20
-    # Others may take memory of the GPU meanwhile, and give some back.
-    found = free_bytes(device) - torch.cuda.mem_get_info()[0]
-    assert abs(found - held_bytes) < 128 << 20
+def test_free_memory_of_a_gpu_is_told(device: Device) -> None:
+    assert 0 < free_bytes(device) <= torch.cuda.mem_get_info()[1]
 
 
 @pytest.mark.parametrize("device", [CUDA])

@@ -71,11 +71,9 @@ def test_what_others_left_in_a_page_is_not_seen(device: Device) -> None:
     """Not even numbers that are none, which 0 times them would be, too."""
     executor = torch_twin(random_decoder(SPEC), KV, device=device)
     expected = executor.step([whole(50)])
-    for tensors in (executor._pages._keys, executor._pages._values):
-        for values in tensors:
-            values.fill_(1e30)
-    for values in executor._pages._keys:
-        values.fill_(torch.nan)
+    for keys, values in executor._pages._layers:
+        keys.fill_(torch.nan)
+        values.fill_(1e30)
     assert np.array_equal(executor.step([whole(50)]), expected)
 
 

@@ -2,6 +2,8 @@
 
 from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
+from paredown.executors.run_options import Device
+from paredown.executors.torch.tiles import TILE_FORMS
 from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.layer import LayerSpec
@@ -9,9 +11,11 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 
 _FLOAT_BYTES = 4
+# cuBLAS keeps 32 MB for each of two streams, and loads its kernels when they are first asked for.
+_LIBRARY_BYTES = 256 << 20
 
 
-def plan_memory(context: Context, kv: KVSpec) -> MemoryPlan:
+def plan_memory(context: Context, kv: KVSpec, device: Device = "cpu") -> MemoryPlan:
     """The plan with pages as in `kv`. Weights are float32, whatever they are stored in."""
     spec = context.spec
     table_bytes = _FLOAT_BYTES * spec.vocab_size * spec.hidden_size
@@ -20,9 +24,20 @@ def plan_memory(context: Context, kv: KVSpec) -> MemoryPlan:
         weight_bytes=_FLOAT_BYTES * spec.num_parameters() - embedding_bytes,
         embedding_bytes=embedding_bytes,
         kv_bytes=kv.num_pages * kv.page_bytes(spec),
-        step_bytes=_FLOAT_BYTES * _step_floats(context, kv),
+        step_bytes=_FLOAT_BYTES * _step_floats(context, kv) + _gpu_bytes(spec, device),
         load_bytes=max(table_bytes + embedding_bytes, _FLOAT_BYTES * _largest_layer(spec)),
     )
+
+
+def _gpu_bytes(spec: ModelSpec, device: Device) -> int:
+    """What a tile's graphs hold of each layer's inputs and outputs, and the libraries' memory."""
+    if device == "cpu":
+        return 0
+    columns = sum(
+        4 * spec.hidden_size + 3 * layer.attention.query_size + 4 * layer.attention.kv_size
+        for layer in spec.layers
+    )
+    return _FLOAT_BYTES * TILE_FORMS[device].num_rows * columns + _LIBRARY_BYTES
 
 
 def _largest_layer(spec: ModelSpec) -> int:

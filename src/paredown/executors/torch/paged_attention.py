@@ -27,23 +27,23 @@ class PagedAttention:
     attention: Attention
     sinks: AttentionSinks | None
 
-    def attend(self, pages: Pages, sight: Sight, q_SHC: Tensor, met_SHC: Tensor | None) -> Tensor:
-        """[S, H * C]. `met_SHC` are the queries turned as they meet the sinks."""
+    def attend(self, pages: Pages, sight: Sight, q_HSC: Tensor, met_HSC: Tensor | None) -> Tensor:
+        """[S, H * C]. `met_HSC` are the queries turned as they meet the sinks."""
         k_KNC, v_KNC = pages.read(self.layer, sight.pages_P)
-        scores_KGSN = self._scores(q_SHC, k_KNC)
-        if met_SHC is not None:
+        scores_KGSN = self._scores(q_HSC, k_KNC)
+        if met_HSC is not None:
             assert self.sinks is not None
             num_sinks = self.sinks.num_sink_tokens
-            scores_KGSN[..., :num_sinks] = self._scores(met_SHC, k_KNC)[..., :num_sinks]
+            scores_KGSN[..., :num_sinks] = self._scores(met_HSC, k_KNC)[..., :num_sinks]
         if self.attention.soft_cap is not None:
             scores_KGSN = capped(scores_KGSN, self.attention.soft_cap)
         weights_KGSN = scores_KGSN.masked_fill(sight.hidden_SN, -torch.inf).softmax(-1)
         mixed_KGSC = (weights_KGSN.flatten(1, 2) @ v_KNC).view(*weights_KGSN.shape[:3], -1)
         return mixed_KGSC.permute(2, 0, 1, 3).flatten(1)
 
-    def _scores(self, q_SHC: Tensor, k_KNC: Tensor) -> Tensor:
+    def _scores(self, q_HSC: Tensor, k_KNC: Tensor) -> Tensor:
         """[K, G, S, N]"""
         num_kv_heads, group = self.attention.num_kv_heads, self.attention.num_heads_per_group
-        q_KMC = q_SHC.transpose(0, 1).reshape(num_kv_heads, group * PAGE_SIZE, -1)
+        q_KMC = q_HSC.reshape(num_kv_heads, group * PAGE_SIZE, -1)
         scores_KMN = q_KMC @ k_KNC.transpose(1, 2) * self.attention.score_scale
         return scores_KMN.view(num_kv_heads, group, PAGE_SIZE, -1)

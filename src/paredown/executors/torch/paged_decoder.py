@@ -7,12 +7,16 @@ Shapes: T tiles, S rows of a tile, D hidden size, H query heads, K key-value hea
 head, O columns of all query heads, V vocabulary, L rows whose logits are asked for.
 """
 
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from paredown.executors.torch.paged_attention import PagedAttention
 from paredown.executors.torch.pages import Pages
 from paredown.executors.torch.sight import Sight, look
+from paredown.executors.torch.tile_graphs import Compute, Inputs, TileGraphs, run_plainly
 from paredown.executors.torch.tiles import Tiles
 from paredown.models.decoder.attention import query_growth
 from paredown.models.decoder.decoder import Decoder
@@ -20,21 +24,29 @@ from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.rotary import RotationTable, rotate, rotation_at
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
+from paredown.spec.experts import Experts
 
-# How a tile's queries and keys turn, and its queries as they meet the sinks; and what the queries
-# are multiplied with, [S, 1].
-_Turns = tuple[RotationTable | None, RotationTable | None, Tensor | None]
+# How a tile's queries and keys turn, and its queries as they meet the sinks, cosines and sines, and
+# what the queries are multiplied with, [S, 1].
+_Turns = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+_NO_TABLE = (None, None)
 # What a layer is told of the step: the turns of each tile, and the sight of each query page.
 _View = tuple[list[_Turns], list[Sight]]
+# Does what `TileGraphs.run` does.
+_Run = Callable[[Hashable, Compute, Inputs], tuple[Tensor, ...]]
 
 
 class PagedDecoder:
-    """Computes steps on the weights of `decoder`, which others may use, too."""
+    """Computes steps on the weights of `decoder`, which others may use, too. `graphs` has what is
+    computed of a tile started together, on a GPU."""
 
-    def __init__(self, decoder: Decoder, context: Context, pages: Pages) -> None:
+    def __init__(
+        self, decoder: Decoder, context: Context, pages: Pages, graphs: TileGraphs | None = None
+    ) -> None:
         self._decoder = decoder
         self._context = context
         self._pages = pages
+        self._run: _Run = run_plainly if graphs is None else graphs.run
 
     def logits(self, tiles: Tiles) -> Tensor:
         """[L, V]. Keys and values of all tokens are in the pages then."""
@@ -58,24 +70,19 @@ class PagedDecoder:
     def _run_layer(
         self, index: int, layer: Layer, tiles_1SD: list[Tensor], tiles: Tiles, view: _View
     ) -> list[Tensor]:
-        queries, met, keys, values = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
         turns, sights = view
-        for x_1SD, (table, sink_table, growth_S1) in zip(tiles_1SD, turns, strict=True):
-            q_BHSC, k_BKSC, v_BKSC = layer.all_heads(layer.normed("attention_norm", x_1SD))
-            if growth_S1 is not None:
-                q_BHSC = q_BHSC * growth_S1
-            queries.append(_rows(q_BHSC, table))
-            keys.append(_rows(k_BKSC, table))
-            values.append(_rows(v_BKSC, None))
-            if sink_table is not None:
-                met.append(_rows(q_BHSC, sink_table))
-        rows_R, pages_R, places_R = tiles.rows_R, tiles.pages_R, tiles.places_R
-        k_RKC, v_RKC = torch.cat(keys)[rows_R], torch.cat(values)[rows_R]
-        self._pages.write(index, pages_R, places_R, k_RKC, v_RKC)
-        met_all = torch.cat(met) if met else None
-        mixed_YO = self._attend(index, tiles, sights, torch.cat(queries), met_all)
+        heads = [
+            self._run(("heads", index), partial(_heads, layer), (x_1SD, *turn))
+            for x_1SD, turn in zip(tiles_1SD, turns, strict=True)
+        ]
+        queries, keys_values, *met = zip(*heads, strict=True)
+        kv_2KRC = _joined(keys_values, 2).index_select(2, tiles.rows_R)
+        self._pages.write(index, tiles.pages_R, tiles.places_R, kv_2KRC)
+        met_HXC = _joined(met[0], 1) if met else None
+        mixed_YO = self._attend(index, tiles, sights, _joined(queries, 1), met_HXC)
+        run = run_plainly if isinstance(layer.spec.mlp, Experts) else self._run
         return [
-            layer.add_mlp(layer.add_attention(x_1SD, mixed_YO[queries_S][None]), x_1SD)
+            run(("rest", index), partial(_rest, layer), (x_1SD, mixed_YO[queries_S][None]))[0]
             for x_1SD, queries_S in zip(tiles_1SD, tiles.queries_TS, strict=True)
         ]
 
@@ -84,24 +91,26 @@ class PagedDecoder:
         index: int,
         tiles: Tiles,
         sights: list[Sight],
-        q_XHC: Tensor,
-        met_XHC: Tensor | None,
+        q_HXC: Tensor,
+        met_HXC: Tensor | None,
     ) -> Tensor:
         """[Y, O]. X: rows of all tiles, Y: rows of all query pages."""
         attention = self._context.spec.layers[index].attention
         paged = PagedAttention(layer=index, attention=attention, sinks=self._context.sinks)
         mixed = list[Tensor]()
         for queries, sight in zip(tiles.query_pages, sights, strict=True):
-            met_SHC = None if met_XHC is None else met_XHC[queries.rows_S]
-            mixed.append(paged.attend(self._pages, sight, q_XHC[queries.rows_S], met_SHC))
-        return torch.cat(mixed)
+            q_HSC = q_HXC.index_select(1, queries.rows_S)
+            met_HSC = None if met_HXC is None else met_HXC.index_select(1, queries.rows_S)
+            mixed.append(paged.attend(self._pages, sight, q_HSC, met_HSC))
+        return _joined(mixed, 0)
 
     def _turns(self, attention: Attention, tiles: Tiles) -> list[_Turns]:
         """For each tile."""
         found, temperature = list[_Turns](), attention.temperature
         for positions_S, lengths_S in zip(tiles.positions_TS, tiles.lengths_TS, strict=True):
             growth_S1 = None if temperature is None else query_growth(temperature, positions_S)
-            found.append((*self._tables(attention, positions_S, lengths_S), growth_S1))
+            table, sink_table = self._tables(attention, positions_S, lengths_S)
+            found.append((*(table or _NO_TABLE), *(sink_table or _NO_TABLE), growth_S1))
         return found
 
     def _tables(
@@ -129,7 +138,33 @@ class PagedDecoder:
         return logits_LV
 
 
-def _rows(x_BHSC: Tensor, table: RotationTable | None) -> Tensor:
-    """[S, H, C], turned as the table says."""
-    turned_BHSC = x_BHSC if table is None else rotate(x_BHSC, table)
-    return turned_BHSC[0].transpose(0, 1)
+def _heads(
+    layer: Layer,
+    x_1SD: Tensor,
+    cos_SR: Tensor | None,
+    sin_SR: Tensor | None,
+    sink_cos_SR: Tensor | None,
+    sink_sin_SR: Tensor | None,
+    growth_S1: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """Queries [H, S, C], keys and values [2, K, S, C], and where there are sinks the queries as
+    they meet them."""
+    q_1HSC, k_1KSC, v_1KSC = layer.all_heads(layer.normed("attention_norm", x_1SD))
+    if growth_S1 is not None:
+        q_1HSC = q_1HSC * growth_S1
+    if cos_SR is None or sin_SR is None:
+        return q_1HSC[0].contiguous(), torch.cat([k_1KSC, v_1KSC])
+    kv_2KSC = torch.cat([rotate(k_1KSC, (cos_SR, sin_SR)), v_1KSC])
+    turned_HSC = rotate(q_1HSC, (cos_SR, sin_SR))[0]
+    if sink_cos_SR is None or sink_sin_SR is None:
+        return turned_HSC, kv_2KSC
+    return turned_HSC, kv_2KSC, rotate(q_1HSC, (sink_cos_SR, sink_sin_SR))[0]
+
+
+def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
+
+
+def _rest(layer: Layer, x_1SD: Tensor, mixed_1SO: Tensor) -> tuple[Tensor, ...]:
+    """What leaves the layer."""
+    return (layer.add_mlp(layer.add_attention(x_1SD, mixed_1SO), x_1SD),)

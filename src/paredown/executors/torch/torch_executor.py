@@ -21,6 +21,7 @@ from paredown.executors.torch.drafts import check_drafts, write_drafts
 from paredown.executors.torch.paged_decoder import PagedDecoder
 from paredown.executors.torch.pages import Pages
 from paredown.executors.torch.slice_rules import check_slices
+from paredown.executors.torch.tile_graphs import TileGraphs
 from paredown.executors.torch.tiles import Tiles
 from paredown.kernels.probe import processor_name
 from paredown.kernels.thread_plan import MAX_DECODE_TOKENS, ThreadPlan
@@ -51,7 +52,8 @@ class TorchExecutor:
         self._threads = threads
         self._device: Device = device
         self._pages = Pages(context.spec, kv, device)
-        self._paged = PagedDecoder(decoder, context, self._pages)
+        graphs = TileGraphs() if device == "cuda" else None
+        self._paged = PagedDecoder(decoder, context, self._pages, graphs)
         self._sampler = CoreSampler.with_threads(threads.most)
         self._num_sink_pages = KeptPages.of(context).num_sink_pages
         self._last = list[SequenceSlice]()
