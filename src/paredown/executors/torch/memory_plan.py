@@ -3,6 +3,7 @@
 from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
 from paredown.executors.run_options import Device
+from paredown.executors.torch.sight import padded
 from paredown.executors.torch.tiles import TILE_FORMS
 from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE, KVSpec
@@ -24,7 +25,7 @@ def plan_memory(context: Context, kv: KVSpec, device: Device = "cpu") -> MemoryP
         weight_bytes=_FLOAT_BYTES * spec.num_parameters() - embedding_bytes,
         embedding_bytes=embedding_bytes,
         kv_bytes=kv.num_pages * kv.page_bytes(spec),
-        step_bytes=_FLOAT_BYTES * _step_floats(context, kv) + _gpu_bytes(spec, device),
+        step_bytes=_FLOAT_BYTES * _step_floats(context, kv, device) + _gpu_bytes(spec, device),
         load_bytes=max(table_bytes + embedding_bytes, _FLOAT_BYTES * _largest_layer(spec)),
     )
 
@@ -46,11 +47,13 @@ def _largest_layer(spec: ModelSpec) -> int:
     return max(sum(rows * columns for rows, columns in one) for one in shapes)
 
 
-def _step_floats(context: Context, kv: KVSpec) -> int:
+def _step_floats(context: Context, kv: KVSpec, device: Device) -> int:
     """The largest layer's rows, a page of queries with all keys that they may see, what each page
     of queries sees, and logits."""
     spec = context.spec
     num_keys = min(context.max_request_tokens, kv.num_tokens)
+    if device != "cpu":
+        num_keys = padded(-(-num_keys // PAGE_SIZE)) * PAGE_SIZE
     rows = max(_row_floats(layer, spec.hidden_size) for layer in spec.layer_counts)
     seen = max(_query_page_floats(layer, num_keys) for layer in spec.layer_counts)
     windows = {layer.attention.window for layer in spec.layer_counts}

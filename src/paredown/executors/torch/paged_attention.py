@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from paredown.executors.torch.pages import Pages
-from paredown.executors.torch.sight import Sight
 from paredown.models.decoder.attention import capped
 from paredown.spec.attention import Attention
 from paredown.spec.attention_sinks import AttentionSinks
@@ -27,9 +26,17 @@ class PagedAttention:
     attention: Attention
     sinks: AttentionSinks | None
 
-    def attend(self, pages: Pages, sight: Sight, q_HSC: Tensor, met_HSC: Tensor | None) -> Tensor:
-        """[S, H * C]. `met_HSC` are the queries turned as they meet the sinks."""
-        k_KNC, v_KNC = pages.read(self.layer, sight.pages_P)
+    def attend(
+        self,
+        pages: Pages,
+        pages_P: Tensor,
+        hidden_SN: Tensor,
+        q_HSC: Tensor,
+        met_HSC: Tensor | None,
+    ) -> tuple[Tensor]:
+        """[S, H * C] of a sight and its queries. `met_HSC` are these turned as they meet the
+        sinks."""
+        k_KNC, v_KNC = pages.read(self.layer, pages_P)
         scores_KGSN = self._scores(q_HSC, k_KNC)
         if met_HSC is not None:
             assert self.sinks is not None
@@ -37,9 +44,9 @@ class PagedAttention:
             scores_KGSN[..., :num_sinks] = self._scores(met_HSC, k_KNC)[..., :num_sinks]
         if self.attention.soft_cap is not None:
             scores_KGSN = capped(scores_KGSN, self.attention.soft_cap)
-        weights_KGSN = scores_KGSN.masked_fill(sight.hidden_SN, -torch.inf).softmax(-1)
+        weights_KGSN = scores_KGSN.masked_fill(hidden_SN, -torch.inf).softmax(-1)
         mixed_KGSC = (weights_KGSN.flatten(1, 2) @ v_KNC).view(*weights_KGSN.shape[:3], -1)
-        return mixed_KGSC.permute(2, 0, 1, 3).flatten(1)
+        return (mixed_KGSC.permute(2, 0, 1, 3).flatten(1),)
 
     def _scores(self, q_HSC: Tensor, k_KNC: Tensor) -> Tensor:
         """[K, G, S, N]"""

@@ -47,6 +47,8 @@ class PagedDecoder:
         self._context = context
         self._pages = pages
         self._run: _Run = run_plainly if graphs is None else graphs.run
+        # A graph for each number of pages that are seen: there must not be many of them.
+        self._is_padded = graphs is not None
 
     def logits(self, tiles: Tiles) -> Tensor:
         """[L, V]. Keys and values of all tokens are in the pages then."""
@@ -60,7 +62,13 @@ class PagedDecoder:
             window = attention.window
             if window not in sights:
                 device = tiles.rows_R.device
-                sights[window] = look(tiles.query_pages, window, self._context.sinks, device)
+                sights[window] = look(
+                    tiles.query_pages,
+                    window,
+                    self._context.sinks,
+                    device,
+                    is_padded=self._is_padded,
+                )
             views[attention] = self._turns(attention, tiles), sights[window]
         for index, layer in enumerate(self._decoder.layers):
             assert isinstance(layer, Layer)
@@ -101,7 +109,9 @@ class PagedDecoder:
         for queries, sight in zip(tiles.query_pages, sights, strict=True):
             q_HSC = q_HXC.index_select(1, queries.rows_S)
             met_HSC = None if met_HXC is None else met_HXC.index_select(1, queries.rows_S)
-            mixed.append(paged.attend(self._pages, sight, q_HSC, met_HSC))
+            key = ("attention", index, len(sight.pages_P))
+            inputs = (sight.pages_P, sight.hidden_SN, q_HSC, met_HSC)
+            mixed += self._run(key, partial(paged.attend, self._pages), inputs)
         return _joined(mixed, 0)
 
     def _turns(self, attention: Attention, tiles: Tiles) -> list[_Turns]:

@@ -29,14 +29,21 @@ def look(
     window: int | None,
     sinks: AttentionSinks | None,
     device: torch.device,
+    *,
+    is_padded: bool = False,
 ) -> list[Sight]:
     """What each of these pages sees through a layer's window. With `sinks` they and their window
-    take its place."""
+    take its place. With `is_padded` hidden pages make their number one of few."""
     window = window if sinks is None else sinks.window
     num_sink_pages = 0 if sinks is None else -(-sinks.num_sink_tokens // PAGE_SIZE)
     seen = [_seen_pages(one.page, window, num_sink_pages) for one in query_pages]
     # One copy to the device for all of them: each is waited for.
     held = [_held(one, pages, num_sink_pages) for one, pages in zip(query_pages, seen, strict=True)]
+    if is_padded:
+        for one, pages, places in zip(query_pages, seen, held, strict=True):
+            num_missing = padded(len(pages)) - len(pages)
+            pages += num_missing * [one.page + 1]
+            places += num_missing * places[-1:]
     numbers = torch.tensor([number for pages in (*held, *seen) for number in pages], device=device)
     parts = torch.split(numbers, [len(pages) for pages in (*held, *seen)])
     return [
@@ -45,6 +52,12 @@ def look(
             query_pages, parts[: len(seen)], parts[len(seen) :], strict=True
         )
     ]
+
+
+def padded(num_pages: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
+    step = 1 << max(0, num_pages.bit_length() - 2)
+    return -(-num_pages // step) * step
 
 
 def _seen_pages(page: int, window: int | None, num_sink_pages: int) -> list[int]:

@@ -1,7 +1,7 @@
-"""TileGraphs: what is computed of a tile, as CUDA graphs.
+"""TileGraphs: what is computed of a tile, or of a page of queries, as CUDA graphs.
 
-A tile always has the same shape, so its kernels are recorded once and started together from then
-on: to start them one by one takes longer than they run.
+These have the same shapes again and again, so their kernels are recorded once and started together
+from then on: to start them one by one takes longer than they run.
 """
 
 import threading
