@@ -45,6 +45,7 @@ SHAPES: dict[str, Callable[[], Any]] = {
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
+        tie_word_embeddings=True,
     ),
     # Qwen2.5-0.5B and Llama-3.2-1B.
     "0.5b": lambda: Qwen2Config(
