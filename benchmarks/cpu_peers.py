@@ -4,7 +4,8 @@
     python -m benchmarks.cpu_peers --models llama-3.2-1b --cases decode --peers llama.cpp
     python -m benchmarks.cpu_peers --render runs/bench/cpu_peers.json --markdown table.md
 
-docs/performance.md says what is measured and how. The models are made at the first run and kept.
+docs/internals/benchmarks.md says what is measured and how. The models are made at the first run and
+kept.
 """
 
 import argparse

@@ -7,8 +7,8 @@ Prompts of 16 to 1,024 tokens and answers of 16 to 256, drawn by --seed, the end
 all are there from the start. Both have the same random weights in 4 bits in groups of 32 (llama.cpp
 Q4_0), the output layer in 8, and the same threads; each runs in a process of its own, one after the
 other, and another one begins each round. Prompts are new each round, so that no cache knows
-them. docs/performance.md says how peers are driven; benchmarks/peers/offline_llama_cpp.py what is
-llama.cpp's part here.
+them. docs/internals/benchmarks.md says how peers are driven; benchmarks/peers/offline_llama_cpp.py
+what is llama.cpp's part here.
 
 ratio    their seconds over ours, round by round: median, least and greatest (asked: 1.5)
 """

@@ -1,4 +1,4 @@
-"""A text of any length on a model that was trained on short ones (docs/streaming.md).
+"""A text of any length on a model that was trained on short ones (docs/internals/streaming.md).
 
     python -m benchmarks.streaming [--model FOLDER] [--text FILE] [--tokens 100000] [--sinks 4]
         [--window 1020] [--generated 20000] [--threads 2] [--json OUT]

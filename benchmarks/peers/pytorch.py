@@ -45,7 +45,7 @@ class Int8Linear(torch.nn.Module):
 
 class Int8DynamicLinear(torch.nn.Module):
     """int8 codes with a scale per row, and inputs quantized to 8 bits at each call, through oneDNN:
-    no slower than PyTorch's own dynamic layers, which it will remove (LOG.md 2026-11-25)."""
+    no slower than PyTorch's own dynamic layers, which it will remove (docs/log.md 2026-11-25)."""
 
     def __init__(self, weight: GridWeight, bias: torch.Tensor | None) -> None:
         super().__init__()

@@ -6,7 +6,8 @@
 
 namespace paredown {
 
-// One entry per object of kernels, of all processors; docs/instruction-sets.md says what each has.
+// One entry per object of kernels, of all processors. docs/internals/instruction-sets.md says what
+// each has.
 enum class Isa {
   kGeneric,
   kAvx2,

@@ -3,7 +3,7 @@
 // w_i / sum of w. (-log E_i is Gumbel noise and the first one the largest log w_i - log E_i.)
 //
 // E_i is a function of (seed, position, i) alone: two models that draw at one place with one seed
-// mostly draw the same token, more often the more alike they are (docs/speculation.md).
+// mostly draw the same token, more often the more alike they are (docs/internals/speculation.md).
 //
 // Tokens lie in blocks of 64. The first of 64 such E comes after an exponential time of mean 1/64,
 // is that of each with the same probability, and all others come another exponential time later,

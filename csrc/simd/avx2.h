@@ -29,8 +29,8 @@ constexpr int kAttentionSums = 4;  // of rows by vectors
 // Group sums are read as the bits of floats.
 constexpr bool kReadsBits = true;
 // Up to so many tokens codes are decoded in registers; for more, once to memory (without AVX-VNNI
-// measured on AMD Zen 4, LOG.md 2026-11-25). Products of codes below 8 bits are made differently;
-// dot4 of 8-bit codes costs no more than a float product.
+// measured on AMD Zen 4, docs/log.md 2026-11-25). Products of codes below 8 bits are made
+// differently; dot4 of 8-bit codes costs no more than a float product.
 #if defined(__AVXVNNI__)
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortRows = 8;
@@ -276,7 +276,7 @@ inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
 }
 #else
 // sum + part, of 32 and of 16 bits, in assembler: of what is unrolled GCC 12 would make a tree of
-// sums, with all products of a block in memory first (1.6 times as long, LOG.md 2026-11-25).
+// sums, with all products of a block in memory first (1.6 times as long, docs/log.md 2026-11-25).
 inline __m256i add_up(__m256i sum, __m256i part) {
   asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(part));
   return sum;

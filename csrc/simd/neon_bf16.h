@@ -10,7 +10,8 @@ namespace {
 #define PAREDOWN_HAS_BF16_DOT 1
 constexpr bool kPrefersShortBf16 = false;
 // acc[i] += sum over j < 2 of w[2 i + j] * x[j] in bf16 pairs. bfdot rounds to odd and flushes
-// denormals, so its last bits differ from those of the x86 instruction (docs/instruction-sets.md).
+// denormals, so its last bits differ from those of the x86 instruction
+// (docs/internals/instruction-sets.md).
 inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
   const uint32x4_t pairs = vdupq_n_u32(x);
   for (int i = 0; i < 4; ++i) {

@@ -8,7 +8,7 @@ namespace paredown {
 namespace {
 
 // With three tokens of floats two sums would wait in memory: half the speed with AVX2 (Zen 4,
-// LOG.md 2026-11-25).
+// docs/log.md 2026-11-25).
 constexpr int kFloatTokens = 2;
 constexpr int kFloatPanels = 2;
 constexpr int kFp8Tokens = 2;

@@ -13,7 +13,7 @@ from paredown.cli.main import VERBS
 from paredown.serve.schema import CompletionRequest, parse
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 FENCED = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\.venv/bin/)?paredown (?P<verb>\w+)(?P<rest>.*)$", re.MULTILINE)
 

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PAGES = (
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 )
 # Where a path may begin: pages leave out the folder of the package, and the names of its rooms.
 ROOTS = ("src/paredown", "csrc", "tests", "benchmarks", "parity", "tools", "docs", "cmake")

@@ -2,7 +2,7 @@
 
 What is asked of which model (QUESTION) decides an answer; how it is run (RUNNING) may not change a
 bit of it. `Matrix.answer` gives the answers of an engine that has never seen another request, and
-`Matrix.run` those of any point. docs/exactness.md has the promise.
+`Matrix.run` those of any point. docs/internals/exactness.md has the promise.
 """
 
 import random

@@ -1,8 +1,9 @@
 """Promise 1, Exact, as one matrix: tokens and log-probabilities of the default model have the same
 bits however a request is run.
 
-Each axis alone, all pairs of axes, and a walk at random through the whole of it. docs/exactness.md
-says what lies on the axes; what is below the engine has tests of its own, named there.
+Each axis alone, all pairs of axes, and a walk at random through the whole of it.
+docs/internals/exactness.md says what lies on the axes; what is below the engine has tests of its
+own, named there.
 """
 
 from itertools import combinations

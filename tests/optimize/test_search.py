@@ -119,6 +119,28 @@ def test_the_report_says_how_much_the_calibration_text_matters(
     assert "other.txt" in html
 
 
+def test_a_mix_that_could_not_be_made_is_compared_with_nothing(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = search_module.measure_candidates
+
+    def skip_mixes(setup, recipes, found, on_progress) -> None:
+        for recipe in recipes:
+            if "mix" in recipe.name:
+                found.recipes[recipe.name] = recipe
+            else:
+                measure(setup, [recipe], found, on_progress)
+
+    monkeypatch.setattr(search_module, "measure_candidates", skip_mixes)
+    monkeypatch.setattr(
+        optimize_module, "calibration_texts", lambda config, tokenizer: [text, text]
+    )
+    result = optimize(
+        model, searching(tmp_path, text, bounds=Bounds(max_kl=0.01), output=None, report=None)
+    )
+    assert result.text_choice is None
+
+
 def test_one_text_is_compared_with_none(model: Path, text: Path, tmp_path: Path) -> None:
     result = optimize(
         model, searching(tmp_path, text, bounds=Bounds(max_kl=0.01), output=None, report=None)

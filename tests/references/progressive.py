@@ -1,5 +1,5 @@
 """Integer steps of one row at a time, in Python floats: every row scale and every step that is
-tried (docs/qoq.md), and the sum of squared errors of each."""
+tried (docs/methods/qoq.md), and the sum of squared errors of each."""
 
 import math
 

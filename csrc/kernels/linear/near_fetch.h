@@ -16,7 +16,7 @@ enum class NearFetch {
   kSecondCache,
 };
 
-// Measured on AMD Zen 4, as all that is said of it here (LOG.md 2026-11-23).
+// Measured on AMD Zen 4, as all that is said of it here (docs/log.md 2026-11-23).
 constexpr int64_t kSecondCacheBytes = 8192;
 constexpr int64_t kFirstCacheBytes = 1024;
 
@@ -45,7 +45,7 @@ constexpr int kMaxAheadTokens = kBits == 8 ? 2 : 1;
 
 // Whether so little is done with a line that the loads themselves run far ahead, and fetching would
 // take requests away from them: of weights of kBits, on Zen 4. With short groups, whose scales come
-// between, fetching is faster in minutes in which memory is (LOG.md 2026-11-25).
+// between, fetching is faster in minutes in which memory is (docs/log.md 2026-11-25).
 template <int kBits>
 inline bool runs_ahead(const LinearView& w, int64_t num_tokens) {
   if constexpr (kBits != 4 && kBits != 8 && kBits != 12) return false;

@@ -176,7 +176,7 @@ void whole_row_tiles(const LinearView& w, const InputRows& in, const OutputRows&
 
 // Bytes of a row of inputs, or of a part of it, up to which whole rows are faster than stretches
 // (int8, 32 and 512 tokens: 1.25 and 1.05 times with 2,048 columns, 0.93 and 0.97 with 8,192;
-// LOG.md 2026-11-22).
+// docs/log.md 2026-11-22).
 constexpr int64_t kWholeRowBytes = 4096;
 
 template <bool kInt8>

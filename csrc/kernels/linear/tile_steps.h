@@ -11,7 +11,7 @@ namespace {
 
 // Column steps of a stretch when all tokens pass over it at once: half of kStretchSteps, so that
 // codes stay in the first cache until their place is used again, beside the inputs and the packed
-// codes that pass through it (8 tokens: 30 us instead of 41, LOG.md 2026-11-22).
+// codes that pass through it (8 tokens: 30 us instead of 41, docs/log.md 2026-11-22).
 constexpr int64_t kOnePassSteps = 4;
 
 // A stretch of columns of two panels, or of the last one.

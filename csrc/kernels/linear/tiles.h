@@ -133,7 +133,7 @@ inline void multiply() {
 }
 
 // 16 or 32 tokens times two panels, one column step. All loads come first: each before its first
-// product is some 4 % slower where inputs come from the second cache (LOG.md 2026-11-22).
+// product is some 4 % slower where inputs come from the second cache (docs/log.md 2026-11-22).
 template <bool kInt8, int kHalves>
 inline __attribute__((always_inline)) void tile_step(const uint8_t* first, const uint8_t* second,
                                                      const uint8_t* x, int64_t half_bytes) {

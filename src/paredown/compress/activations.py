@@ -1,4 +1,4 @@
-"""Simulated rounding of activations (docs/activations.md): floats in, floats on a grid out.
+"""Simulated rounding of activations (docs/methods/activations.md): floats in, floats on a grid out.
 
 Shapes: T rows (tokens; of keys and values, tokens and heads), I columns, G groups of columns, C
 columns of a group. A grid has codes q, a scale s and a zero point z; q stands for (q - z) * s.

@@ -55,6 +55,6 @@ def find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]] | None:
     first, sizes = split_groups(body)
     spec = RECIPE_FORMATS.get(first)
     if spec is not None and mark:
-        possible = {str(one): one for one in spec.possible_activations}
+        possible = {str(one): one for one in spec.free_activations}
         spec = replace(spec, activations=possible[inputs]) if inputs in possible else None
     return None if spec is None else (spec, sizes)

@@ -1,5 +1,5 @@
-"""Progressive group quantization (QoQ; QServe, arXiv 2405.04532, section 4.1; docs/qoq.md): a
-group's scale is its row's scale times a small whole number, its step.
+"""Progressive group quantization (QoQ; QServe, arXiv 2405.04532, section 4.1; docs/methods/qoq.md):
+a group's scale is its row's scale times a small whole number, its step.
 
 A code q with zero point z then stands for (q - z) * step * row scale, and (q - z) * step is an
 8-bit integer: a kernel of int8 rows multiplies with it and scales a row once. The paper rounds to
@@ -24,7 +24,7 @@ from paredown.spec.weight import ScaleDType
 # bf16 holds 8 significant bits, and steps have 4 beside their zeros.
 _ROW_BITS = 4
 # Of the least row scale at which no range is cut. Twice as many win less than a hundredth of the
-# squared error (the built-in model, LOG.md).
+# squared error (the built-in model, docs/log.md).
 _ROW_SHARES = (0.9, 1.0, 1.1, 1.2)
 # Steps that are tried, from the one at or just below the wanted scale: its neighbours, or ranges
 # that are cut down to some four fifths too.

@@ -143,7 +143,7 @@ def with_inputs(recipe: Recipe, activations: ActivationDType) -> Recipe:
 
     def changed(step: QuantizeStep) -> QuantizeStep:
         spec = step.spec
-        if step.targets == (EMBEDDING,) or activations not in spec.possible_activations:
+        if step.targets == (EMBEDDING,) or activations not in spec.free_activations:
             return step
         return replace(step, spec=replace(spec, activations=activations))
 
@@ -154,6 +154,7 @@ def with_inputs(recipe: Recipe, activations: ActivationDType) -> Recipe:
         raise ConfigError(
             "no weights of the recipe read such inputs otherwise than as they are",
             seen=f"{activations}, recipe {recipe.name}",
-            remedy="Leave --activations out, or choose a format of integers (int8, int4-g128).",
+            remedy="Leave --activations out, or choose a format of integers (int8, int4-g128); "
+            "w8a8 and w4a8-g128 have inputs in 8 bits by their format.",
         )
     return replace(recipe, name=f"{recipe.name}{INPUTS_MARK}{activations}", steps=steps)

@@ -60,7 +60,7 @@ EXPLAINED = f"""recipes by name: {SYNTAX}
           integer steps of their row's, fast prompts too: w4a8-g32-qoq, w4a8-g128-asym-qoq;
           floats: fp8, fp8-g128, bf16, fp16, fp32;
           integers may end in what their inputs are rounded to, of
-          {", ".join(WeightSpec(dtype="int8").possible_activations)}: int4-g64-on-int16_group
+          {", ".join(WeightSpec(dtype="int8").free_activations)}: int4-g64-on-int16_group
   METHOD  how codes are found: rtn (where none is named), gptq, hqq;
           what goes before: awq, smoothquant, as in awq-gptq-int4-g128
   -head-  the output layer too: gptq-int4-g128-head-int8

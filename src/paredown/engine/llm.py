@@ -77,14 +77,15 @@ class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
     built-in one; `notes` says what of it runs otherwise than its files ask. `num_threads` None
     takes all cores, and a `ThreadPlan` has other threads for steps of few tokens. `speculation`
-    proposes draft tokens, which changes no answer (docs/speculation.md).
+    proposes draft tokens, which changes no answer (docs/internals/speculation.md).
 
     The other keywords are those of RunOptions. `kv_dtype` is how keys and values are kept ("int8",
-    "int4,first2=bf16", or a list with one for each layer: docs/kv_cache.md). Keys and values get
-    `num_pages` pages, or those that `kv_cache_bytes` hold; with neither a share of the free memory.
-    `page_arithmetic` says in a line how many that are, and what they hold. `sinks` lets texts be of
-    any length (docs/streaming.md). `executor` and `device` say who runs the model, and where
-    (docs/executors.md). `cache` is by default as PAREDOWN_CACHE says (docs/loading.md).
+    "int4,first2=bf16", or a list with one for each layer: docs/methods/kv_cache.md). Keys and
+    values get `num_pages` pages, or those that `kv_cache_bytes` hold; with neither a share of the
+    free memory. `page_arithmetic` says in a line how many that are, and what they hold. `sinks`
+    lets texts be of any length (docs/internals/streaming.md). `executor` and `device` say who runs
+    the model, and where (docs/internals/executors.md). `cache` is by default as PAREDOWN_CACHE says
+    (docs/loading.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
     ConfigError for a speculation or sinks that do not go with it, or pages given in both ways.

@@ -2,7 +2,8 @@
 
 With scale = row scale * step, a code q with zero point z stands for (q - z) * step * row scale,
 and (q - z) * step is an 8-bit integer where steps are small: a weight in int4 groups is one of int8
-rows (QServe, arXiv 2405.04532; docs/qoq.md). On disk nothing says so: it is seen in the scales.
+rows (QServe, arXiv 2405.04532; docs/methods/qoq.md). On disk nothing says so: it is seen in the
+scales.
 
 Shapes: O output rows, I input columns, G groups of columns.
 """

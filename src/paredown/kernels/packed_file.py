@@ -33,7 +33,7 @@ BYTE_ORDER_MARK = 0x0A0B0C0D
 PAGE_BYTES = 4096
 CHUNK_BYTES = 2 << 20
 # Written in one call at a multiple of itself, a piece goes into huge pages of the page cache where
-# the file system has them, and a mapping of the file is then made of huge pages (LOG.md).
+# the file system has them, and a mapping of the file is then made of huge pages (docs/log.md).
 PIECE_BYTES = 16 << 20
 # Magic, byte order, version, bytes of the JSON, number of chunks, hash of header and sizes.
 _PREFIX = struct.Struct("=8sIIQQ32s")

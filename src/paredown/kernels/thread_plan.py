@@ -11,7 +11,9 @@ MAX_DECODE_TOKENS = _core.MAX_DECODE_TOKENS
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadPlan:
-    """Threads of a step, by how many tokens it has. Bits do not depend on them (docs/exactness.md).
+    """Threads of a step, by how many tokens it has.
+
+    Bits do not depend on them (docs/internals/exactness.md).
 
     Decode reads all weights for a few tokens: where fewer threads than cores already take all that
     the memory gives, more of them only disturb each other and their neighbours.

@@ -14,9 +14,9 @@ _SCALES = "weight_scale"
 
 
 def run_forms(checkpoint: Checkpoint) -> dict[str, RunForm]:
-    """By module, as loading finds them: integer steps (docs/qoq.md) are seen in the scales. Of the
-    weights only scales are read; those with zero points whose scales have steps are read whole.
-    Raises CheckpointError."""
+    """By module, as loading finds them: integer steps (docs/methods/qoq.md) are seen in the scales.
+    Of the weights only scales are read; those with zero points whose scales have steps are read
+    whole. Raises CheckpointError."""
     names, specs = checkpoint.names, checkpoint.weight_specs()
     shapes = {one.name: one.shape for one in linear_modules(checkpoint.spec, names)}
     shapes[names.embedding] = (checkpoint.spec.vocab_size, checkpoint.spec.hidden_size)

@@ -11,7 +11,7 @@ from typing import cast, get_args
 from paredown.errors import CheckpointError
 from paredown.spec.weight import ActivationDType, WeightSpec
 
-FIELD = "paredown"
+INPUTS_FIELD = "paredown"
 _KEY = "activations"
 _ALL = "all"
 
@@ -23,22 +23,24 @@ def stored_inputs(
     those of the modules that are stored as codes and have inputs. Raises CheckpointError for a
     field that this version does not know, a module that is none of them, and inputs that its
     weight does not take."""
-    section = config.get(FIELD)
+    section = config.get(INPUTS_FIELD)
     if section is None:
         return {}
     if not isinstance(section, dict) or set(section) != {_KEY}:
-        raise _unknown(f"{FIELD} holds something else", section)
+        raise _unknown(f"{INPUTS_FIELD} holds something else", section)
     asked = section[_KEY]
     if not isinstance(asked, dict):
-        raise _unknown(f"{FIELD}.{_KEY} is not an object", asked)
+        raise _unknown(f"{INPUTS_FIELD}.{_KEY} is not an object", asked)
     found: dict[str, ActivationDType] = {}
     for activations, modules in asked.items():
-        where = f"{FIELD}.{_KEY}.{activations}"
+        where = f"{INPUTS_FIELD}.{_KEY}.{activations}"
         if activations not in get_args(ActivationDType):
             raise _unknown(f"{where} is none of {', '.join(get_args(ActivationDType))}", asked)
-        takes = [name for name, spec in specs.items() if activations in spec.possible_activations]
+        takes = [name for name, spec in specs.items() if activations in spec.free_activations]
         if modules == _ALL:
             modules = takes
+        if modules == []:
+            raise _unknown(f"{where} names no module that reads such inputs", asked)
         if not isinstance(modules, list) or not all(isinstance(one, str) for one in modules):
             raise _unknown(f'{where} is neither "{_ALL}" nor a list of modules', modules)
         if strangers := [name for name in modules if name not in takes or name in found]:
@@ -54,20 +56,20 @@ def with_stored_inputs(
 ) -> dict[str, object]:
     """The config of a folder whose modules ask for these `inputs`, in the place of others; `specs`
     as in `stored_inputs`."""
-    made = {name: value for name, value in config.items() if name != FIELD}
+    made = {name: value for name, value in config.items() if name != INPUTS_FIELD}
     if not inputs:
         return made
     asked: dict[str, object] = {}
     for activations in dict.fromkeys(inputs.values()):
         modules = [name for name, own in inputs.items() if own == activations]
-        takes = [name for name, spec in specs.items() if activations in spec.possible_activations]
+        takes = [name for name, spec in specs.items() if activations in spec.free_activations]
         asked[activations] = _ALL if set(modules) == set(takes) else modules
-    return made | {FIELD: {_KEY: asked}}
+    return made | {INPUTS_FIELD: {_KEY: asked}}
 
 
 def _unknown(what: str, seen: object) -> CheckpointError:
     return CheckpointError(
         f"config.json: {what}",
         seen=repr(seen)[:80],
-        remedy=f'Take "{FIELD}" out: inputs are read as the formats say then.',
+        remedy=f'Take "{INPUTS_FIELD}" out: inputs are read as the formats say then.',
     )

@@ -1,5 +1,5 @@
 """What keeping one layer's keys and values in a small format costs: the table by which to choose
-the layers of `--kv-dtype int4,first2=bf16` (docs/kv_cache.md).
+the layers of `--kv-dtype int4,first2=bf16` (docs/methods/kv_cache.md).
 
 Two figures for every layer, as in optimize/sensitivity.py: its keys and values alone in the format,
 and those of all layers but it. They are rounded as native pages round them, a scale for each token

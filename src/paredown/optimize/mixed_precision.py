@@ -1,4 +1,5 @@
-"""Mixed precision: a width for each part of a model under a budget (docs/mixed_precision.md).
+"""Mixed precision: a width for each part of a model under a budget
+(docs/methods/mixed_precision.md).
 
 The loss of a part in a format is measured: the KL divergence of the model with that part alone
 rounded. Losses are taken to add up, so that the best choice is a multiple-choice knapsack:

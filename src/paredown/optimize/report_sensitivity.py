@@ -1,4 +1,4 @@
-"""The sensitivity of a checkpoint's parts, measured and drawn (docs/sensitivity.md)."""
+"""The sensitivity of a checkpoint's parts, measured and drawn (docs/methods/sensitivity.md)."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -146,19 +146,31 @@ class _Search:
     def _compare_texts(self) -> None:
         """The last calibrated mix on one text alone, where there are several and the time allows
         it."""
-        calibrated = [name for name in self._made if self._found.recipes[name].needs_calibration]
+        measured = {one.name for one in self._found.measurements}
+        calibrated = [
+            name
+            for name in self._made
+            if name in measured and self._found.recipes[name].needs_calibration
+        ]
         one_text = self._setup.one_text
         if not calibrated or one_text is None:
             return
+        name = f"{calibrated[-1]} on one text"
         if not self._deadline.allows(self._seconds.get("gptq", 0.0)):
+            self._notes.not_tried.append(Skipped(name=name, reason="the time is over"))
             return
-        self._notes.text_choice = compare_texts(
-            self._setup,
-            self._found,
-            calibrated[-1],
-            one_text(),
-            lambda what, share: self._on_progress(f"on one text: {what}", 1.0),
-        )
+
+        def report(what: str, share: float) -> None:
+            self._on_progress(f"on one text: {what}", 1.0)
+            self._deadline.check()
+
+        try:
+            self._notes.text_choice = compare_texts(
+                self._setup, self._found, calibrated[-1], one_text(), report
+            )
+        except OutOfTimeError:
+            reason = "it took longer than the time allowed"
+            self._notes.not_tried.append(Skipped(name=name, reason=reason))
 
     def _first(self) -> list[Recipe]:
         recipes = [find_recipe(f"{name}{self._tables()}") for name in FIRST]
@@ -274,7 +286,8 @@ class _Search:
         if measured and measured[-1].kl_divergence is not None and mix.loss > 0:
             self._gains[method] = max(measured[-1].kl_divergence / mix.loss, 0.05)
             if method == "gptq":
-                self._gains["awq-gptq"] = self._gains["gptq"]
+                expected = _EXPECTED_GAIN["awq-gptq"] / _EXPECTED_GAIN["gptq"]
+                self._gains["awq-gptq"] = expected * self._gains["gptq"]
 
     def _estimated_s(self, method: str) -> float:
         """Seconds that the last one by that method took, else an estimate by arithmetic."""

@@ -1,4 +1,4 @@
-"""Sensitivity: what quantizing one part of a model costs (docs/sensitivity.md).
+"""Sensitivity: what quantizing one part of a model costs (docs/methods/sensitivity.md).
 
 Two figures for every part, both from the model's predictions on a text, as a KL divergence to the
 model as it is: the part quantized alone, and everything quantized except the part (leave one out).

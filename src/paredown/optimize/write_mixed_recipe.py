@@ -1,4 +1,5 @@
-"""A recipe file with the widths that lose least under a budget (docs/mixed_precision.md)."""
+"""A recipe file with the widths that lose least under a budget
+(docs/methods/mixed_precision.md)."""
 
 from dataclasses import dataclass
 from pathlib import Path

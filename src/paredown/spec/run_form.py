@@ -23,7 +23,7 @@ class RunForm:
     `symmetric`       whether there are no zero points
     `activations`     what the input is rounded to
     `integer_steps`   the scales of a row's int4 groups are 1 to 16 times one number, and the weight
-                      runs as int8 rows (docs/qoq.md)
+                      runs as int8 rows (docs/methods/qoq.md)
     `is_dequantized`  the stored codes have no kernel, and floats are held in their place
     """
 

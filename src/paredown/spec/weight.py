@@ -112,10 +112,12 @@ INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.sta
 # The native core sums whole blocks of so many columns under one scale.
 KERNEL_COLUMNS = 32
 # Instruction sets with which the core packs bf16 for bf16 inputs with short exponents
-# (docs/linear.md), and what such a weight takes on average where its numbers are normally
+# (docs/internals/linear.md), and what such a weight takes on average where its numbers are normally
 # distributed: 12 bits, 32 more for a block of 512 weights, 4 more a weight in 3 % of the blocks.
 SHORT_BF16_ISAS = frozenset({"avx2", "avx2_vnni", "avx512", "avx512_bf16"})
 SHORT_BF16_BITS = 12.2
+# Inputs with one scale for a whole row, a scheme of their own in the files that store them.
+_SCHEMES: tuple[ActivationDType, ...] = ("int8_row", "int8_static")
 # What the field's names of integer weights for 8-bit inputs (w8a8, w4a8-g128) end in.
 _A8: dict[ActivationDType, str] = {"int8_row": "", "int8_static": "-static"}
 _AUTO = cast("ActivationDType", "auto")
@@ -126,7 +128,8 @@ class WeightSpec:
     """A stored form. `group_size` counts input columns sharing a scale; None is a whole row.
     `activations` is what the input is rounded to; left out, it becomes the dtype's default.
     `integer_steps` asks for scales of a row's int4 groups that are 1 to 16 times one number
-    (docs/qoq.md). A checkpoint does not say that it has them: spec/run_form.py says what runs."""
+    (docs/methods/qoq.md). A checkpoint does not say that it has them: spec/run_form.py says what
+    runs."""
 
     dtype: WeightDType
     group_size: int | None = None
@@ -152,6 +155,12 @@ class WeightSpec:
         return self.traits.activations
 
     @property
+    def free_activations(self) -> tuple[ActivationDType, ...]:
+        """The possible ones that any weight of this format can be told to take, without a scheme of
+        inputs in its file."""
+        return tuple(one for one in self.possible_activations if one not in _SCHEMES)
+
+    @property
     def takes_integer_steps(self) -> bool:
         return self.dtype == "int4" and self.group_size is not None
 
@@ -162,7 +171,7 @@ class WeightSpec:
     @property
     def has_input_scheme(self) -> bool:
         """Whether inputs are rounded to int8 with one scale for a whole row."""
-        return self.activations in ("int8_row", "int8_static")
+        return self.activations in _SCHEMES
 
     @property
     def num_input_codes(self) -> int:

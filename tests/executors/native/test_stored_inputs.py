@@ -21,7 +21,7 @@ from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.stored_inputs import FIELD
+from paredown.models.stored_inputs import INPUTS_FIELD
 
 RECIPE = "int4-g32-on-int16_group"
 
@@ -48,7 +48,7 @@ def test_a_recipe_keeps_them_in_the_folder_and_an_option_wins(
     compress(source, tmp_path / "out", RECIPE)
     made = Checkpoint.open(tmp_path / "out")
     assert set(made.inputs.values()) == {"int16_group"}
-    assert made.config[FIELD] == {"activations": {"int16_group": "all"}}
+    assert made.config[INPUTS_FIELD] == {"activations": {"int16_group": "all"}}
     assert made.notes == ()
     compress(source, tmp_path / "plain", "int4-g32")
     plain = Checkpoint.open(tmp_path / "plain")
@@ -98,7 +98,9 @@ def test_recipe_files_say_the_same(tmp_path: Path) -> None:
     assert read_recipe(tmp_path / f"{RECIPE}.yaml") == recipe
 
 
-@pytest.mark.parametrize("name", ["int4-g32-on-int12", "int4-g32-on-", "bf16-on-int16_group"])
+@pytest.mark.parametrize(
+    "name", ["int4-g32-on-int12", "int4-g32-on-", "bf16-on-int16_group", "int8-on-int8_row"]
+)
 def test_formats_with_inputs_that_they_do_not_take_are_none(name: str) -> None:
     with pytest.raises(ConfigError, match="no such format"):
         find_recipe(name)
@@ -111,6 +113,8 @@ def test_a_recipe_is_given_inputs_where_its_weights_take_them() -> None:
     assert made.name == "int8-head-fp8-embedding-int8-on-int16_group"
     with pytest.raises(ConfigError, match="no weights of the recipe"):
         with_inputs(find_recipe("fp8"), "int16_group")
+    with pytest.raises(ConfigError, match="w8a8"):
+        with_inputs(find_recipe("int8"), "int8_row")
 
 
 @pytest.mark.parametrize(
@@ -125,6 +129,9 @@ def test_a_recipe_is_given_inputs_where_its_weights_take_them() -> None:
         {"activations": {"int16_group": [1]}},
         {"activations": {"int16_group": ["model.embed_tokens"]}},
         {"activations": {"int16_group": "all", "bf16": "all"}},
+        {"activations": {"int16_group": []}},
+        {"activations": {"int8_static": "all"}},
+        {"activations": {"int8_row": "all"}},
     ],
 )
 def test_a_field_that_is_not_known_is_refused(
@@ -132,9 +139,19 @@ def test_a_field_that_is_not_known_is_refused(
 ) -> None:
     folder = compress(source, tmp_path / "out", "int8").path
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {FIELD: section}))
+    (folder / "config.json").write_text(json.dumps(config | {INPUTS_FIELD: section}))
     with pytest.raises(CheckpointError, match=r"config\.json: paredown"):
         Checkpoint.open(folder)
+
+
+@pytest.mark.parametrize("target", ["gptq", "bf16"])
+def test_a_folder_with_them_is_converted(target: str, tmp_path: Path) -> None:
+    make_model("llama", torch.float16, 0).save_pretrained(tmp_path / "source")
+    source = Checkpoint.open(tmp_path / "source")
+    made = Checkpoint.open(compress(source, tmp_path / "out", RECIPE).path)
+    convert(made, tmp_path / "other", target)
+    other = Checkpoint.open(tmp_path / "other")
+    assert other.inputs == (made.inputs if target == "gptq" else {})
 
 
 def test_gguf_has_no_place_for_them_and_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ def add_activations_argument(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--activations",
         choices=get_args(ActivationDType),
-        help="what linear layers round their inputs to (docs/activations.md): int16_group loses "
-        "next to nothing and decodes nearly as fast as int8_group, bf16 is W4A16 as others compute "
-        "it (default: as the folder asks, else as the formats say, int8 for integer weights)",
+        help="what linear layers round their inputs to (docs/methods/activations.md): int16_group "
+        "loses next to nothing and decodes nearly as fast as int8_group, bf16 is W4A16 as others "
+        "compute it (default: as the folder asks, else as the formats say, int8 for integer "
+        "weights)",
     )

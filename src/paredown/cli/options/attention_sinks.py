@@ -7,7 +7,7 @@ from paredown.spec.attention_sinks import AttentionSinks
 
 
 def add_attention_sinks_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("texts without end (docs/streaming.md)")
+    group = parser.add_argument_group("texts without end (docs/internals/streaming.md)")
     group.add_argument(
         "--attention-sinks",
         type=int,

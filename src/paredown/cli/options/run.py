@@ -11,7 +11,7 @@ from paredown.kernels.thread_plan import ThreadPlan
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("executor (docs/executors.md)")
+    group = parser.add_argument_group("executor (docs/internals/executors.md)")
     group.add_argument(
         "--executor",
         choices=get_args(ExecutorChoice),

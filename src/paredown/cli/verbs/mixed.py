@@ -28,7 +28,7 @@ EXAMPLES = """examples:
   paredown compress my-model -o my-model-mixed --recipe mixed.yaml
 
 Each linear layer's loss is measured at 2 to 8 bits; the widths with the least sum of losses under
-the budget are written as a recipe (docs/mixed_precision.md).
+the budget are written as a recipe (docs/methods/mixed_precision.md).
 """
 
 

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kv",
         choices=KV_GRID_DTYPES,
-        help="keys and values too, layer by layer, in this format (docs/kv_cache.md)",
+        help="keys and values too, layer by layer, in this format (docs/methods/kv_cache.md)",
     )
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(

@@ -7,7 +7,7 @@ the identity (Ledoit and Wolf, 2004): of N tokens and I columns, with m the mean
     H + 0.5 (I / N) m Id
 
 which fades as tokens come. Without any token it is the identity: all inputs alike, by which GPTQ is
-round to nearest and AQLM fits the weights alone. docs/experts.md has what it gains.
+round to nearest and AQLM fits the weights alone. docs/internals/experts.md has what it gains.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -8,7 +8,7 @@ from paredown.errors import naming
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.files.folder_files import copy_files, name_dtype, write_config
+from paredown.models.files.folder_files import copy_files, float_config, name_dtype, write_config
 from paredown.models.files.output_folder import Finish, output_folder
 from paredown.models.files.shard_writer import write_shards
 from paredown.progress import OnProgress
@@ -44,7 +44,7 @@ def write_floats(
                 clamped[name] = result.num_clamped
             yield name, result.tensor
 
-    config = {key: value for key, value in source.config.items() if key != "quantization_config"}
+    config = float_config(source.config)
     name_dtype(config, dtype)
     with output_folder(output) as folder:
         copy_files(source.path, folder)

@@ -4,6 +4,7 @@ tensors."""
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from paredown.compress.convert.packed_modules import PackedModules
@@ -62,7 +63,7 @@ def _section(
             remedy="Convert to a float format (bf16, fp16, fp32).",
         )
     known = source.weight_specs()
-    specs = {module: known[module] for module in modules.shapes}
+    specs = {module: known[module].as_stored for module in modules.shapes}
     for module, spec in specs.items():
         form = source.forms.get(module)
         with naming(module):
@@ -100,7 +101,8 @@ def _tensors(
             with naming(owner):
                 weight = modules.weight(owner)
                 assert isinstance(weight, GridWeight)
-                tensors = stored_format.encode(weight)
+                stored = replace(weight, spec=weight.spec.as_stored)
+                tensors = stored_format.encode(stored)
             for suffix, tensor in tensors.items():
                 yield f"{owner}.{suffix}", tensor
     if stored_format.kv_field is not None:

@@ -1,5 +1,5 @@
 """AQLM (arXiv 2401.06118): each group of a row's weights becomes a sum of vectors, one from each of
-a few codebooks (docs/aqlm.md).
+a few codebooks (docs/methods/aqlm.md).
 
 With H from calibration it makes tr((W - W') H (W - W')^T) small, by turns over three blocks of
 unknowns, of which no turn makes it grow:

@@ -1,5 +1,5 @@
-"""GPTQ (arXiv 2210.17323, docs/gptq.md): column by column, what rounding one column costs is made
-good by the columns that are still to come.
+"""GPTQ (arXiv 2210.17323, docs/methods/gptq.md): column by column, what rounding one column costs
+is made good by the columns that are still to come.
 
 Shapes: O output rows, I input columns, G groups of C columns. What rounding does to row w of the
 weight costs 1/2 d H d^T, with d = w - q and H from the inputs (`Moments`). Columns are rounded one

@@ -1,6 +1,6 @@
 """HQQ, half-quadratic quantization (Badri and Shaji, 2023, https://mobiusml.github.io/hqq_blog): a
 grid for each group of weights, found from the weights alone, that forgives a few large errors
-(docs/hqq.md).
+(docs/methods/hqq.md).
 
 It makes sum |w - w'|^p small, p < 1, by turns. A wanted error e' takes the large part of each error
 out of the way (the shrinkage of l_p, equation 5 of the paper); the grid is then fitted by least

@@ -1,5 +1,5 @@
-"""Round to nearest (docs/round_to_nearest.md): every weight by itself, on a grid found from the
-weights alone."""
+"""Round to nearest (docs/methods/round_to_nearest.md): every weight by itself, on a grid found from
+the weights alone."""
 
 from dataclasses import dataclass
 from typing import ClassVar

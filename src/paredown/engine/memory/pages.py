@@ -7,14 +7,14 @@ with more of them a writer takes a copy first.
 
 Pages that become idle together, which are those of a sequence that ends, are an idle run: they are
 kept and lose their content as a whole where that is no loss to others. Between two steps the model
-takes the processor's caches, so that what is looked at for each page is what counts (LOG.md).
+takes the processor's caches, so that what is looked at for each page is what counts (docs/log.md).
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 # Of a large pool this part is evicted at a time, and a run of at most so many pages as a whole: a
-# call for each page costs more than what they hold is worth (LOG.md).
+# call for each page costs more than what they hold is worth (docs/log.md).
 _EVICTED_SHARE = 64
 
 

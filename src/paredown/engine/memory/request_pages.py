@@ -42,7 +42,7 @@ class RequestPages:
     about to fill a page, the others are told to wait for it.
 
     What a request has computed goes into the cache when somebody asks for the first page of it that
-    is not there, be it that it runs or has ended: most are never asked for (LOG.md).
+    is not there, be it that it runs or has ended: most are never asked for (docs/log.md).
 
     A request takes pages for all of its tokens. Where it gives pages up behind its window, it takes
     `max_pages` at most, and others as it goes on.

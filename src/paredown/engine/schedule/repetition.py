@@ -3,7 +3,7 @@
 A request that decodes takes one token of each step, and a page in every 16th. While none begins,
 ends or gets drafts, the plan of a step is that of the step before, and of its requests only those
 are looked at that may go on into a new page. Python finds most of what it looks at in memory, not
-in the caches, once a model has run (LOG.md).
+in the caches, once a model has run (docs/log.md).
 """
 
 from collections.abc import Sequence

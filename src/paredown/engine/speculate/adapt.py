@@ -44,8 +44,8 @@ _MIN_PROBES = 2
 # Of so many requests: for all of a batch a draft model has much to catch up with.
 _NUM_PROBED = 4
 # For so long after draft tokens a step without them takes longer than the next ones: in the
-# processor's caches is what drafting needed (1.7 times at 200 us a step, LOG.md). Such steps tell
-# nothing.
+# processor's caches is what drafting needed (1.7 times at 200 us a step, docs/log.md). Such steps
+# tell nothing.
 _SETTLING_S = 0.002
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4

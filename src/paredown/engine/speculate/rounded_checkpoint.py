@@ -1,8 +1,8 @@
 """RoundedCheckpoint: a draft model's float weights as int8, rounded to nearest as they are loaded.
 
 A draft model's time goes into reading its weights, of which the output layer is most. In int8 these
-are half the bytes, and its draft tokens are right as often as before (docs/speculation.md). What it
-proposes changes no answer.
+are half the bytes, and its draft tokens are right as often as before
+(docs/internals/speculation.md). What it proposes changes no answer.
 """
 
 from dataclasses import dataclass, fields

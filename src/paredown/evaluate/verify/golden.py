@@ -1,8 +1,8 @@
 """Golden logits: what a model says to a fixed list of tokens, to be found again at every load.
 
-Bits are the same wherever `kernels/arithmetic.py` finds the same arithmetic (docs/exactness.md);
-there one hash is compared. Elsewhere the last bits differ, and rounding to int8 and bf16 makes more
-of that, so a sample is compared within a tolerance.
+Bits are the same wherever `kernels/arithmetic.py` finds the same arithmetic
+(docs/internals/exactness.md); there one hash is compared. Elsewhere the last bits differ, and
+rounding to int8 and bf16 makes more of that, so a sample is compared within a tolerance.
 
 Shapes: T tokens, V vocabulary, K sampled tokens of each row.
 """

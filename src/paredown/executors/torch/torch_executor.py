@@ -1,7 +1,8 @@
 """TorchExecutor: a checkpoint on the PyTorch decoder, on a CPU or a GPU.
 
 Everything is computed in float32, whatever the weights are stored in; keys and values are read from
-pages. A row's bits do not depend on what else a step computes (tiles.py, docs/exactness.md).
+pages. A row's bits do not depend on what else a step computes (tiles.py,
+docs/internals/exactness.md).
 """
 
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ from paredown.models.config_fields import config_of
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.stored_rows import stored_rows
-from paredown.models.files.folder_files import copy_files, name_dtype, write_config
+from paredown.models.files.folder_files import copy_files, float_config, name_dtype, write_config
 from paredown.models.files.output_folder import output_folder
 from paredown.models.files.shard_writer import write_shards
 from paredown.models.roles import layer_vectors, linear_roles, model_vectors
@@ -46,8 +46,7 @@ def write_decoder(
     Raises UnsupportedError for sizes that the family's config has no words for, and OutputError
     when `output` cannot be written.
     """
-    config = config_of(decoder.spec, source.config)
-    config.pop("quantization_config", None)
+    config = float_config(config_of(decoder.spec, source.config))
     if dtype is not None:
         name_dtype(config, dtype)
     clamped: dict[str, int] = {}

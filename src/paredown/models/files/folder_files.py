@@ -9,6 +9,7 @@ from paredown.errors import CheckpointError
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
+from paredown.models.stored_inputs import INPUTS_FIELD
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ScaleDType
 
@@ -55,6 +56,12 @@ def copy_files(source: Path, folder: Path) -> None:
                 seen=error.strerror,
                 remedy="Check that you may read it.",
             ) from error
+
+
+def float_config(config: Mapping[str, object]) -> dict[str, object]:
+    """The config without what it says of codes and of the inputs they are multiplied with."""
+    coded = ("quantization_config", INPUTS_FIELD)
+    return {name: value for name, value in config.items() if name not in coded}
 
 
 def name_dtype(config: dict[str, object], dtype: ScaleDType) -> None:

@@ -1,1 +1,0 @@
-"""A folder that asks for its inputs to be rounded otherwise than its formats say."""
