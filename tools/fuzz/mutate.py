@@ -28,6 +28,8 @@ class Mutator:
         rng = self.random
         data = rng.choice(corpus)
         for _ in range(1 << rng.randrange(4)):
+            if len(data) > MAX_BYTES:
+                break
             if is_json and rng.random() < 0.7:
                 data = self._json_change(data, rng.choice(corpus))
             else:
@@ -84,8 +86,8 @@ class Mutator:
             case 2 if isinstance(holder, dict):
                 holder[f"{key}x"] = holder.pop(str(key))
                 return _dumped(value)
-            case 3 if isinstance(holder, list) and len(holder) < 10_000:
-                holder *= self.random.choice((2, 3, 300))
+            case 3 if isinstance(holder, list):
+                holder *= self.random.choice((2, 3, 300)) if len(data) < MAX_BYTES // 256 else 2
                 return _dumped(value)
         _set(holder, key, json.loads(marker))
         return _dumped(value).replace(marker.encode(), self._piece().encode(), 1)
