@@ -46,7 +46,7 @@ class Lengths:
 def parse_lengths(text: str, *, limit: int = MAX_TOKENS) -> Lengths:
     """'512' always, '100-900' equally likely, '~512' log-normal with that mean. None is longer than
     `limit`. Raises ConfigError."""
-    match = re.fullmatch(r"(~?)([0-9]+)(?:-([0-9]+))?", text.strip())
+    match = re.fullmatch(r"(~?)([0-9]{1,12})(?:-([0-9]{1,12}))?", text.strip())
     if match is not None and not (match[1] and match[3]):
         low = int(match[2])
         high = int(match[3] or low)

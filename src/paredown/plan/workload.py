@@ -22,6 +22,8 @@ from paredown.spec.kv import PAGE_SIZE
 # Fewer than one in eleven days are none, and the times of several would lose their digits.
 MIN_REQUESTS_PER_S, MAX_REQUESTS_PER_S = 1e-6, 1e7
 MAX_REQUESTS = 100_000_000
+# Below it all requests come at equal distances, as far as numbers tell.
+MIN_BURSTINESS, MAX_BURSTINESS = 1e-6, 100.0
 # Bursts that a load must have: one alone would be all of it, and no time between two counted.
 _MIN_PERIODS = 2
 _PAGES_PER_BLOCK = BLOCK_TOKENS // PAGE_SIZE
@@ -116,7 +118,7 @@ class RandomWorkload:
         check_rate(self.requests_per_s)
         for name, value, low, high in (
             ("the number of requests", self.num_requests, 0, MAX_REQUESTS),
-            ("the burstiness", self.burstiness, 0.0, 100.0),
+            ("the burstiness", self.burstiness, MIN_BURSTINESS, MAX_BURSTINESS),
             ("the share of time with arrivals", self.on_share, 0.0, 1.0),
             ("the period of bursts in seconds", self.period_s, 0.0, 1e6),
         ):

@@ -17,7 +17,9 @@ from paredown.spec.kv import KVDType, KVDTypes, check_kv_dtype
 
 KVChoice = str | Sequence[str]
 
-_LAYERS = re.compile(r"(?P<side>first|last)(?P<count>\d+)|(?P<begin>\d+)(-(?P<end>\d+))?")
+_LAYERS = re.compile(
+    r"(?P<side>first|last)(?P<count>\d{1,6})|(?P<begin>\d{1,6})(-(?P<end>\d{1,6}))?"
+)
 _SYNTAX = "Write int8, int4,first2=bf16,last2=bf16, int4,7=int8,10-12=bf16, or one for each layer."
 
 
