@@ -137,7 +137,7 @@ Rule = Number | Integer | Flag | Texts | TokenIds | TokenSequences | TokenNumber
 def _check_tuple(field: str, value: object, low: int, high: int, what: str) -> None:
     if not isinstance(value, tuple) or not low <= len(value) <= high:
         raise ParameterError(
-            field, seen=shown(value), remedy=f"Give a tuple of {low} to {high} {what}."
+            field, seen=shown(value), remedy=f"Give a list or tuple of {low} to {high} {what}."
         )
 
 
