@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from paredown.cli.main import VERBS
 from tools.reference.page import item, wrapped
 
+_LONGEST_CHOICES = 50
+
 
 def blocks() -> dict[str, str]:
     return {"options": "\n\n".join(_verb(name, what) for name, what in VERBS.items())}
@@ -55,7 +57,7 @@ def _option(action: argparse.Action) -> str:
     help_text = (action.help or "") % _fields(action)
     if _has_default(action) and "default" not in help_text:
         notes.append(f"default: {action.default}")
-    if action.choices is not None:
+    if action.choices is not None and not _is_short(action):
         notes.append(f"one of {', '.join(map(str, action.choices))}")
     noted = f" ({'; '.join(notes)})" if notes else ""
     return f"`{names}{value}`: {help_text}{noted}" if help_text else f"`{names}{value}`{noted}"
@@ -69,7 +71,15 @@ def _has_default(action: argparse.Action) -> bool:
     return action.default not in (None, False, argparse.SUPPRESS, [])
 
 
+def _is_short(action: argparse.Action) -> bool:
+    """Whether the choices stand in the place of a value."""
+    choices = "|".join(map(str, action.choices or ()))
+    return action.metavar is None and 0 < len(choices) <= _LONGEST_CHOICES
+
+
 def _metavar(action: argparse.Action) -> str:
     if isinstance(action.metavar, str):
         return action.metavar
+    if _is_short(action):
+        return "|".join(map(str, action.choices or ()))
     return action.dest.upper().replace("_", "-")

@@ -209,6 +209,12 @@ class LLM:
         self, prompt: Prompt, params: BeamSearchParams | None = None
     ) -> list[BeamCompletion]:
         """The best answers to one prompt, best first. Raises RequestError or CapacityError."""
+        if params is not None and not isinstance(params, BeamSearchParams):
+            raise RequestError(
+                "a beam search has settings of its own",
+                seen=type(params).__name__,
+                remedy="Give BeamSearchParams(num_beams=4, max_tokens=64).",
+            )
         token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
         self._check_idle()
         params = BeamSearchParams() if params is None else params

@@ -43,7 +43,12 @@ keeps the figures, and what `paredown serve` checks when it loads the checkpoint
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, help="folder to write; must not exist"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        help="folder to write; must not exist",
+        metavar="OUT",
     )
     parser.add_argument(
         "--recipe",

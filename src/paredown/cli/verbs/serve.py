@@ -56,7 +56,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("--host", default=Listen.host, help=f"default: {Listen.host}")
+    parser.add_argument(
+        "--host", default=Listen.host, help=f"address to listen on (default: {Listen.host})"
+    )
     parser.add_argument(
         "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"
     )
