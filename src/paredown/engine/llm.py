@@ -137,8 +137,8 @@ class LLM:
 
     def score(self, pairs: Sequence[tuple[Prompt, Prompt]]) -> list[Score]:
         """How likely each continuation is after its context, as lm-evaluation-harness counts it;
-        docs/offline.md says how texts become tokens. A list of token ids is taken as it is. The
-        context loses what the model's window has no room for; `num_dropped_tokens` counts it.
+        docs/guide/python.md says how texts become tokens. Lists of token ids are taken as given. A
+        context loses what the window has no room for; `num_dropped_tokens` counts it.
 
         Raises RequestError or CapacityError before anything is computed where a pair can never be
         scored, RequestError where the model fails.

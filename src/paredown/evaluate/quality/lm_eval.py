@@ -1,5 +1,6 @@
 """lm-evaluation-harness on our executor: `python -m paredown.evaluate.quality.lm_eval` is its
-command line with one model more, `--model paredown --model_args model=FOLDER` (docs/offline.md).
+command line with one model more, `--model paredown --model_args model=FOLDER`
+(docs/guide/python.md).
 
 The harness has no entry points for models: what is not in its own table must have registered itself
 in the same process. From Python `import paredown.evaluate.quality.lm_eval` does that.
