@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=PROTOCOLS,
         default=PROTOCOLS[0],
         help="windows: each starts anew and every token is predicted; gptq: the perplexity of "
-        "quantization papers (docs/evaluation.md; default: %(default)s)",
+        "quantization papers (docs/internals/evaluation.md; default: %(default)s)",
     )
     parser.add_argument(
         "--dataset",

@@ -1,6 +1,6 @@
 """SamplingParams: how the tokens of one request are chosen and when it ends.
 
-docs/sampling.md defines every step and their order.
+docs/internals/sampling.md defines every step and their order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
