@@ -9,7 +9,7 @@ from tools.reference.source import called, constant, modules
 
 # What each variable does. One without an entry ends the run.
 MEANINGS = {
-    "PAREDOWN_CACHE": "folder for packed weights, or `off` (default: beside the model)",
+    "PAREDOWN_CACHE": "folder for packed weights and measured machines, or `off`",
     "PAREDOWN_DATA": "folder with texts to measure and calibrate on, and traces",
     "PAREDOWN_ISA": "instruction set in place of the best one (`paredown doctor` lists them)",
     "XDG_CACHE_HOME": "cache folder of the user (default: `~/.cache`)",
