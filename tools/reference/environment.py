@@ -57,7 +57,7 @@ def _key(node: ast.AST) -> ast.AST | None:
         is_environ = isinstance(target, ast.Attribute) and _is_environ(target.value)
         return node.args[0] if is_environ or called(node) == "getenv" else None
     if isinstance(node, ast.Subscript) and _is_environ(node.value):
-        return node.slice
+        return node.slice if isinstance(node.ctx, ast.Load) else None
     if isinstance(node, ast.Compare) and any(map(_is_environ, node.comparators)):
         return node.left
     return None

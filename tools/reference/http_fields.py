@@ -1,6 +1,5 @@
 """What the server takes and answers: endpoints, fields of a request, errors, metrics."""
 
-import ast
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -8,11 +7,13 @@ from typing import Any, cast
 from pydantic import BaseModel
 from starlette.routing import Route
 
+from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import RULES, SamplingParams
 from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
 from paredown.serve import schema
 from paredown.serve.app import create_app
 from paredown.serve.errors import TYPES
+from paredown.serve.metrics import engine_metrics
 from paredown.serve.state import ServerState
 from tools.reference.page import table
 from tools.reference.source import calls, constant, modules, template
@@ -192,15 +193,28 @@ def _errors() -> list[tuple[str, str, str, str]]:
     return sorted(rows)
 
 
+class _Numbers:
+    """Stands for an engine where metrics are named: all that it has is a number, and 0."""
+
+    def __getattr__(self, name: str) -> "_Numbers":
+        return self
+
+    def __float__(self) -> float:
+        return 0.0
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+    def _calculate(self, other: object) -> "_Numbers":
+        return self
+
+    __add__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = _calculate
+
+
 def _metrics() -> Iterator[tuple[str, str]]:
-    for module, tree in modules("serve"):
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-                continue
-            given = {one.arg: one.value for one in node.keywords}
-            given |= dict(zip(("name", "help"), node.args, strict=False))
-            ends = {"gauge": "", "counter": "_total", "Metric": ""}.get(node.func.id)
-            if ends is None or not isinstance(given.get("name"), ast.Constant):
-                continue
-            name = constant(given["name"], module)
-            yield f"`paredown_{name}{ends}`", str(constant(given["help"], module))
+    yield "`paredown_ready`", "1 while requests are answered."
+    for metric in engine_metrics(cast(Engine, _Numbers())):
+        yield f"`paredown_{metric.name}`", metric.help
