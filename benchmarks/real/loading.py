@@ -12,7 +12,7 @@ from benchmarks.checkpoints.cache import Variant, gguf_file
 from benchmarks.first_token import llama_cpp_commands, paredown_commands, seconds_to_first_byte
 from benchmarks.real.peak_memory import peak_anonymous_bytes
 from benchmarks.real.row import Row, Section
-from paredown.executors.cache_config import VARIABLE
+from paredown.files.user_cache import VARIABLE
 
 VARIANT = Variant(model="llama-3.2-1b", format="q4_k_m")
 NUM_ROUNDS = 5

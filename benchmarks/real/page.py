@@ -6,6 +6,12 @@ from typing import Any
 
 from benchmarks.real.row import Section
 
+_HEADING = (
+    "# Real models",
+    "",
+    "Measured by `make real` on the models that benchmarks/real/packages.txt names. A row that",
+    "decides must meet what is asked for `make real` to pass; the others are aims.",
+)
 _MARKS = {True: "yes", False: "**no**", None: ""}
 
 
@@ -27,13 +33,8 @@ def merge(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> dict[str, An
     return {"sections": kept}
 
 
-def markdown(document: Mapping[str, Any]) -> str:
-    lines = [
-        "# Real models",
-        "",
-        "Measured by `make real` on the models that benchmarks/real/packages.txt names. A row that",
-        "decides must meet what is asked for `make real` to pass; the others are aims.",
-    ]
+def markdown(document: Mapping[str, Any], heading: Sequence[str] = _HEADING) -> str:
+    lines = [*heading]
     for section in document["sections"]:
         machine = section["machine"]
         lines += ["", f"## {section['title']}", "", section["protocol"], ""]

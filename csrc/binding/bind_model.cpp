@@ -11,6 +11,7 @@
 
 #include "binding/bind_linear.h"
 #include "binding/bind_step.h"
+#include "binding/fields.h"
 #include "binding/read_config.h"
 #include "model/model.h"
 #include "weights/names.h"
@@ -47,21 +48,18 @@ nb::dict shape_fields(const PackedShape& shape) {
   return fields;
 }
 
-PackedShape shape_from_fields(const nb::dict& fields) {
+PackedShape shape_from_fields(const nb::dict& dict) {
+  Fields fields(dict, "a packed weight");
   PackedShape shape{};
-  size_t num_fields = 0;
   visit_fields(shape, [&](const char* name, auto& field) {
     using Field = std::remove_cvref_t<decltype(field)>;
-    ++num_fields;
     if constexpr (std::is_enum_v<Field>) {
-      field = look_up(names_of<Field>(), nb::cast<std::string>(fields[name]), name);
+      field = look_up(names_of<Field>(), fields.get<std::string>(name), name);
     } else {
-      field = nb::cast<Field>(fields[name]);
+      field = fields.get<Field>(name);
     }
   });
-  if (fields.size() != num_fields) {
-    throw std::invalid_argument("a packed weight has fields that are unknown");
-  }
+  fields.finish();
   return shape;
 }
 

@@ -39,6 +39,9 @@ NB_MODULE(_core, m) {
   });
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_THREADS") = ThreadPool::kMaxThreads;
+  m.attr("MAX_SIZE") = kMaxSize;
+  m.attr("MAX_HEAD_DIM") = kMaxHeadDim;
+  m.attr("MAX_EXPERTS") = kMaxExperts;
   nb::exception<ThreadError>(m, "ThreadError", PyExc_RuntimeError);
   m.attr("MAX_DECODE_TOKENS") = kMaxDecodeTokens;
   m.def(

@@ -37,7 +37,7 @@ bool rows_come_back(WeightKind kind, Random& random, ThreadPool& pool) {
       values.data(), kind == WeightKind::kFp32 ? Element::kFloat : Element::kWord, kRows, kColumns};
   const PackedLinear packed(source, pool);
   check_shape(packed.shape());
-  const PackedLinear borrowed(packed.shape(), packed.bytes().data());
+  const PackedLinear borrowed(packed.shape(), packed.bytes());
   std::vector<uint8_t> row(static_cast<size_t>(borrowed.view().num_columns) * sizeof(float));
   for (int64_t i = 0; i < kRows; ++i) {
     borrowed.copy_row(i, row.data());
@@ -79,7 +79,7 @@ bool short_rows_come_back(Random& random, ThreadPool& pool) {
   const PackedShape shape = packed.shape();
   check_shape(shape);
   if (shape.view.kind != WeightKind::kBf16Short || shape.num_wide_blocks == 0) return false;
-  const PackedLinear borrowed(shape, packed.bytes().data());
+  const PackedLinear borrowed(shape, packed.bytes());
   std::vector<uint16_t> row(static_cast<size_t>(shape.view.num_columns));
   for (int64_t i = 0; i < kWideRows; ++i) {
     borrowed.copy_row(i, row.data());

@@ -138,7 +138,7 @@ bool same_drafts(const Case& test, uint32_t seed, int64_t vocab_size) {
   return true;
 }
 
-bool is_refused(const Model& model, const DraftInput& input) {
+bool is_refused(Model& model, const DraftInput& input) {
   try {
     check_drafts(model, input);
   } catch (const std::invalid_argument&) {

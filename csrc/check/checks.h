@@ -31,6 +31,10 @@ void check_thread_pool(Outcome& outcome);
 // Packed bytes give back the rows they were made of; impossible shapes are refused.
 void check_packed(Outcome& outcome);
 
+// Shapes, tables of positions and configs with numbers that a file may claim are refused, or used
+// without leaving their memory.
+void check_forged(Outcome& outcome);
+
 // A row is sampled to the same bits on every instruction set and number of threads, and its token
 // is the draw from the distribution that verification gets.
 void check_sampler(Outcome& outcome);

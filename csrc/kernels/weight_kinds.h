@@ -10,6 +10,9 @@ namespace paredown {
 inline constexpr int kLanes = 16;  // output rows of a panel, keys of a page
 // Columns of a block: a panel is a run of equal blocks.
 inline constexpr int64_t kBlockColumns = 32;
+// Rows and columns of a weight at most, and of what a model works in: products of two, times the
+// bytes of a number, stay in 64 bits.
+inline constexpr int64_t kMaxSize = int64_t{1} << 28;
 
 enum class WeightKind {
   kFp32,

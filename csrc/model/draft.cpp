@@ -125,7 +125,7 @@ class Writer {
 
 }  // namespace
 
-void check_drafts(const Model& model, const DraftInput& input) {
+void check_drafts(Model& model, const DraftInput& input) {
   model.check(input.first);
   const StepInput& first = input.first;
   const size_t num_slices = first.starts.size();

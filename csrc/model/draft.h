@@ -20,7 +20,7 @@ struct DraftInput {
 };
 
 // Throws std::invalid_argument unless `write_drafts` can run.
-void check_drafts(const Model& model, const DraftInput& input);
+void check_drafts(Model& model, const DraftInput& input);
 
 // The draft tokens of each slice, fewer where its settings allow no token. A vocabulary of the
 // states that is wider than the model's has tokens that are never drawn, a narrower one leaves the

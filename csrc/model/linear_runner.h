@@ -98,7 +98,8 @@ class LinearRunner {
     const InputRows rows = input_rows(first.view(), num_tokens);
     const NextInput next{&second.view(), next_rows(second.view(), num_tokens)};
     const bool is_split = first.view().input_codes + second.view().input_codes > 2;
-    if (is_split || !kernels_.makes_input(first.view(), second.view(), num_tokens) ||
+    if (is_split || down.parts.size() > 1 ||
+        !kernels_.makes_input(first.view(), second.view(), num_tokens) ||
         std::max(rows.code_stride, next.rows.code_stride) > code_row_bytes(max_columns_) / 2) {
       run(gate_up, num_tokens, make_row, between);
       const int64_t size = first.view().num_rows / 2;

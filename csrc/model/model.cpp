@@ -30,11 +30,9 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
   layers_.reserve(config_.layers.size());
   int64_t kv_bytes = 0;
   for (const LayerConfig& layer : config_.layers) {
-    const AttentionConfig& attention = layer.attention;
     add_layer(layer);
     layers_.back().kv_offset = kv_bytes;
-    kv_bytes +=
-        config_.num_pages * attention.num_kv_heads * kv_head_bytes(layer.kv, attention.head_dim);
+    kv_bytes += config_.num_pages * layer.page_bytes();
   }
   kv_ = AlignedBuffer(kv_bytes);
   slots_ = linear_slots(config_, layers_, output_);
@@ -70,7 +68,8 @@ bool Model::is_long(const StepInput& input, size_t slice) const {
   return std::max(end, known) > config_.switch_tokens;
 }
 
-void Model::check(const StepInput& input) const {
+void Model::check(const StepInput& input) {
+  if (!are_weights_checked_) check_weights();
   const size_t num_slices = input.starts.size();
   if (input.lengths.size() != num_slices || input.num_logits.size() != num_slices ||
       input.num_released.size() != num_slices || input.page_offsets.size() != num_slices + 1 ||

@@ -85,7 +85,7 @@ class Model {
   void borrow_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
 
   // Throws std::invalid_argument unless every weight is there with the sizes of the config.
-  void check_weights() const;
+  void check_weights();
   std::vector<PlacedLinear> linears() const;
 
   // Bytes of weights that a decode step reads: of experts, as many as a token is sent to. (The
@@ -97,8 +97,9 @@ class Model {
   // pairs[2i] is copied to pairs[2i + 1], over all layers, in order. Throws std::invalid_argument
   // before touching anything.
   void copy_pages(std::span<const int32_t> pairs);
-  // Checks everything before touching anything; throws std::invalid_argument.
-  void check(const StepInput& input) const;
+  // Checks everything before touching anything, the weights too where they were not; throws
+  // std::invalid_argument.
+  void check(const StepInput& input);
   // logits: [sum of num_logits][vocab_size]. The input must have passed `check`.
   void step(const StepInput& input, float* logits);
 
@@ -140,6 +141,10 @@ class Model {
   const LinearSlot& linear_slot(const std::string& role, int64_t layer) const;
   Norm& norm_slot(const std::string& role, int64_t layer);
   Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
+  Table embedding_table(WeightKind kind, std::span<const uint8_t> bytes) const;
+  Table position_table(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) const;
+  void put_embedding(Table table);
+  void put_positions(Table table, int64_t offset);
   // The packed weight whose rows are those of the embedding; null: it is a table.
   const PackedLinear* packed_embedding() const;
   // The kind of numbers of embedding_row.
@@ -171,6 +176,7 @@ class Model {
   bool tied_ = false;
   Table positions_;
   int64_t position_offset_ = 0;
+  bool are_weights_checked_ = false;  // since the last one was added
   AlignedBuffer kv_;
 
   // Working memory of a step, grown when a larger one comes.

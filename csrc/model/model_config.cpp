@@ -9,15 +9,29 @@ namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
+// Sums and products only of what has passed this.
+bool is_size(int64_t size) { return size >= 1 && size <= kMaxSize; }
+
+// Rows of weights, and columns of what reads them.
+void check_row(int64_t num_parts, int64_t part_size, const char* what) {
+  if (num_parts > kMaxSize / part_size) {
+    fail(std::string("there are more than 2^28 numbers in a row of ") + what);
+  }
+}
+
 void check_attention(const AttentionConfig& attention) {
-  if (attention.num_kv_heads < 1 || attention.num_heads < 1 ||
+  if (!is_size(attention.num_heads) || !is_size(attention.num_kv_heads) ||
       attention.num_heads % attention.num_kv_heads != 0) {
     fail("num_heads must be a multiple of num_kv_heads");
   }
-  if (attention.head_dim < 1 || attention.head_dim % kLanes != 0) {
-    fail("head_dim must be a multiple of 16");
+  if (attention.head_dim < 1 || attention.head_dim > kMaxHeadDim ||
+      attention.head_dim % kLanes != 0) {
+    fail("head_dim must be a multiple of 16, at most 65,536");
   }
-  if (attention.window < 0) fail("a window must be positive, or 0 for none");
+  check_row(attention.num_heads + 2 * attention.num_kv_heads, attention.head_dim, "all heads");
+  if (attention.window < 0 || attention.window > kMaxPositions) {
+    fail("a window must be positive, or 0 for none");
+  }
   if (2 * static_cast<int64_t>(attention.inverse_frequencies.size()) > attention.head_dim) {
     fail("there are more inverse frequencies than pairs of a head's dimensions");
   }
@@ -30,12 +44,15 @@ void check_attention(const AttentionConfig& attention) {
 }
 
 void check_experts(const ExpertConfig& experts) {
-  if (experts.num < 1 || experts.num_per_token < 1 || experts.num_per_token > experts.num) {
+  if (experts.num < 1 || experts.num > kMaxExperts || experts.num_per_token < 1 ||
+      experts.num_per_token > experts.num) {
     fail("a token is sent to at least one expert and to at most as many as there are");
   }
-  const bool is_valid = experts.size > 0 && experts.size % kLanes == 0 &&
-                        experts.shared_size >= 0 && experts.shared_size % kLanes == 0;
+  const bool is_valid = is_size(experts.size) && experts.size % kLanes == 0 &&
+                        (experts.shared_size == 0 || is_size(experts.shared_size)) &&
+                        experts.shared_size % kLanes == 0;
   if (!is_valid) fail("the intermediate sizes of experts must be multiples of 16");
+  check_row(2, std::max(experts.size, experts.shared_size), "an expert");
 }
 
 void check_layer(const LayerConfig& layer) {
@@ -43,9 +60,10 @@ void check_layer(const LayerConfig& layer) {
   if (layer.mlp.has_value() == layer.experts.has_value()) {
     fail("a layer has either an MLP or experts");
   }
-  if (layer.mlp && (layer.mlp->size < 1 || layer.mlp->size % kLanes != 0)) {
+  if (layer.mlp && (!is_size(layer.mlp->size) || layer.mlp->size % kLanes != 0)) {
     fail("the size of an MLP must be a multiple of 16");
   }
+  if (layer.mlp) check_row(2, layer.mlp->size, "an MLP");
   if (layer.experts) check_experts(*layer.experts);
 }
 
@@ -55,6 +73,18 @@ bool is_one_window(const ModelConfig& config) {
     return attention.window > 0 && attention.window == config.layers.front().attention.window &&
            !attention.inverse_frequencies.empty();
   });
+}
+
+void check_pages(const ModelConfig& config) {
+  if (config.num_pages < 0 || config.num_pages > kMaxPositions) {
+    fail("the number of pages must be from 0 to 2^31 - 1");
+  }
+  int64_t left = kMaxKvBytes;
+  for (const LayerConfig& layer : config.layers) {
+    const int64_t page_bytes = layer.page_bytes();
+    if (config.num_pages > left / page_bytes) fail("pages take more than any memory");
+    left -= config.num_pages * page_bytes;
+  }
 }
 
 }  // namespace
@@ -69,11 +99,16 @@ int64_t ModelConfig::kept_window() const {
 }
 
 void check_config(const ModelConfig& config) {
-  if (config.hidden_size < 1 || config.hidden_size % kLanes != 0) {
+  if (!is_size(config.hidden_size) || config.hidden_size % kLanes != 0) {
     fail("hidden_size must be a multiple of 16");
+  }
+  if (!is_size(config.vocab_size)) fail("a vocabulary has 1 to 2^28 tokens");
+  if (config.max_positions < 1 || config.max_positions > kMaxPositions) {
+    fail("positions are counted in 31 bits");
   }
   if (config.layers.empty()) fail("a model has at least one layer");
   for (const LayerConfig& layer : config.layers) check_layer(layer);
+  check_pages(config);
   if (config.num_sinks < 0 || config.num_sinks > kChunkKeys) fail("too many sinks");
   if (config.num_sinks > 0 && !is_one_window(config)) {
     fail("sinks want one window of all layers and rotary positions");

@@ -12,6 +12,13 @@
 
 namespace paredown {
 
+// What a model may have at most, so that sums and products of sizes stay in 64 bits: sizes
+// themselves end at kMaxSize, positions and tokens are 32-bit integers. Real models stay far below.
+inline constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kMaxHeadDim = int64_t{1} << 16;
+inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
+inline constexpr int64_t kMaxKvBytes = int64_t{1} << 56;
+
 struct NormConfig {
   NormKind kind;
   float eps;
@@ -118,6 +125,10 @@ struct LayerConfig {
   float residual_multiplier;  // of what attention and the MLP add
   KvFormat kv;
 
+  // Of keys and values.
+  int64_t page_bytes() const {
+    return attention.num_kv_heads * kv_head_bytes(kv, attention.head_dim);
+  }
   int64_t norm_size(const NormRow& row, int64_t hidden_size) const {
     if (!row.is_of_heads) return hidden_size;
     if (!attention.norms_span_heads) return attention.head_dim;

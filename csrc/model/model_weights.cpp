@@ -8,14 +8,22 @@
 #include "machine/round_up.h"
 #include "model/model.h"
 #include "weights/decode_row.h"
-#include "weights/short_bf16.h"
 
 namespace paredown {
 namespace {
 
-constexpr uintptr_t kAlignment = 64;  // of borrowed bytes: kernels read whole vectors
-
-int64_t element_bytes(WeightKind kind) { return kind == WeightKind::kFp32 ? 4 : 2; }
+// Of a number of a table. Throws std::invalid_argument for what no table is made of.
+int64_t element_bytes(WeightKind kind) {
+  switch (kind) {
+    case WeightKind::kFp32:
+      return 4;
+    case WeightKind::kFp16:
+    case WeightKind::kBf16:
+      return 2;
+    default:
+      throw std::invalid_argument("a table has fp32, fp16 or bf16 numbers");
+  }
+}
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
@@ -26,7 +34,9 @@ void check_group(const LinearSlot& slot) {
     if (part.view().num_columns != round_up(slot.num_columns, kBlockColumns)) {
       fail(slot.role + " has the wrong number of columns");
     }
-    if (part.gated() && slot.group->parts.size() != 1) fail(slot.role + " is gated in part");
+    if (part.gated() && (!slot.is_gated || slot.group->parts.size() != 1)) {
+      fail(slot.role + " is gated, and should not be or only in part");
+    }
   }
   if (num_rows != slot.num_rows) fail(slot.role + " has the wrong number of rows");
 }
@@ -51,11 +61,20 @@ bool has_rows(const LinearView& view) {
   }
 }
 
-void keep_copy(Table& table) {
+Table copied(Table table) {
   const auto num_bytes = static_cast<size_t>(table.num_rows * table.row_bytes);
   table.memory = AlignedBuffer(static_cast<int64_t>(num_bytes));
-  std::memcpy(table.memory.get(), table.values, num_bytes);
+  if (num_bytes > 0) std::memcpy(table.memory.get(), table.values, num_bytes);
   table.values = table.memory.as<uint8_t>();
+  return table;
+}
+
+// Rows are read where they lie, number by number.
+Table aligned(Table table) {
+  if (reinterpret_cast<uintptr_t>(table.values) % static_cast<size_t>(element_bytes(table.kind))) {
+    fail("a table does not lie where its numbers can be read");
+  }
+  return table;
 }
 
 }  // namespace
@@ -91,6 +110,7 @@ void Model::add_linear(const std::string& role, int64_t layer, const LinearSourc
   gated.gated = slot.is_gated && source.num_rows == slot.num_rows;
   gated.short_exponents = kernels_.prefers_short_bf16;
   slot.group->parts.emplace_back(gated, pool_);
+  are_weights_checked_ = false;
 }
 
 void Model::set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
@@ -98,6 +118,7 @@ void Model::set_norm(const std::string& role, int64_t layer, std::vector<float> 
   Norm& norm = norm_slot(role, layer);
   norm.weight = std::move(weight);
   norm.bias = std::move(bias);
+  are_weights_checked_ = false;
 }
 
 void Model::set_kv_scales(int64_t layer, std::span<const float> keys,
@@ -120,30 +141,47 @@ Table Model::make_table(WeightKind kind, std::span<const uint8_t> bytes) const {
   return {kind, num_bytes / row_bytes, row_bytes, bytes.data(), {}};
 }
 
-void Model::borrow_embedding(WeightKind kind, std::span<const uint8_t> bytes) {
+Table Model::embedding_table(WeightKind kind, std::span<const uint8_t> bytes) const {
   Table table = make_table(kind, bytes);
   if (table.num_rows != config_.vocab_size) fail("the embedding table has the wrong size");
-  embedding_ = std::move(table);
-  tied_ = false;
+  return table;
 }
 
-void Model::borrow_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) {
+// The offset is compared, not added to: a file may say any number.
+Table Model::position_table(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) const {
+  if (!rotary_tables_.empty()) fail("a model with rotary positions has no table of them");
   Table table = make_table(kind, bytes);
-  if (offset < 0 || table.num_rows < config_.max_positions + offset) {
-    fail("the position table is too short");
+  if (offset < 0 || offset > table.num_rows || table.num_rows - offset != config_.max_positions) {
+    fail("the position table does not have a row for each position");
   }
+  return table;
+}
+
+void Model::put_embedding(Table table) {
+  embedding_ = std::move(table);
+  tied_ = false;
+  are_weights_checked_ = false;
+}
+
+void Model::put_positions(Table table, int64_t offset) {
   positions_ = std::move(table);
   position_offset_ = offset;
 }
 
+void Model::borrow_embedding(WeightKind kind, std::span<const uint8_t> bytes) {
+  put_embedding(aligned(embedding_table(kind, bytes)));
+}
+
+void Model::borrow_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) {
+  put_positions(aligned(position_table(kind, bytes, offset)), offset);
+}
+
 void Model::set_embedding(WeightKind kind, std::span<const uint8_t> bytes) {
-  borrow_embedding(kind, bytes);
-  keep_copy(embedding_);
+  put_embedding(copied(embedding_table(kind, bytes)));
 }
 
 void Model::set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) {
-  borrow_positions(kind, bytes, offset);
-  keep_copy(positions_);
+  put_positions(copied(position_table(kind, bytes, offset)), offset);
 }
 
 void Model::tie_embedding() {
@@ -153,6 +191,7 @@ void Model::tie_embedding() {
     fail("an embedding is tied to an output layer whose rows can be read, one per token");
   }
   tied_ = true;
+  are_weights_checked_ = false;
 }
 
 const PackedLinear* Model::packed_embedding() const {
@@ -181,20 +220,11 @@ const void* Model::embedding_row(int32_t token, void* scratch) const {
 
 void Model::borrow_linear(const std::string& role, int64_t layer, const PackedShape& shape,
                           std::span<const uint8_t> bytes) {
-  check_shape(shape);
-  if (static_cast<int64_t>(bytes.size()) != sections(shape).end ||
-      reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment != 0) {
-    fail("the bytes of a packed weight do not fit its shape");
-  }
-  PackedLinear weight(shape, bytes.data());
-  if (shape.view.kind == WeightKind::kBf16Short &&
-      !ranks_fit(weight.view(), shape.num_wide_blocks)) {
-    fail("a packed weight names a wide block that it does not have");
-  }
-  linear_slot(role, layer).group->parts.push_back(std::move(weight));
+  linear_slot(role, layer).group->parts.emplace_back(shape, bytes);
+  are_weights_checked_ = false;
 }
 
-void Model::check_weights() const {
+void Model::check_weights() {
   for (size_t i = 0; i < layers_.size(); ++i) {
     const LayerConfig& config = config_.layers[i];
     if (config.kv.is_static && layers_[i].kv_scales.front() == 0.0f) {
@@ -217,6 +247,7 @@ void Model::check_weights() const {
   } else if (!tied_ && embedding_.num_rows != config_.vocab_size) {
     fail("there is no embedding");
   }
+  are_weights_checked_ = true;
 }
 
 std::vector<PlacedLinear> Model::linears() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "machine/aligned_buffer.h"
@@ -9,6 +10,11 @@
 #include "model/rotary_table.h"
 
 namespace paredown {
+namespace {
+
+constexpr int64_t kMaxPlannedTokens = int64_t{1} << 20;  // bytes of all buffers stay in 64 bits
+
+}  // namespace
 
 RowSizes row_sizes(const ModelConfig& config) {
   int64_t widest = config.hidden_size;
@@ -72,6 +78,11 @@ int64_t StepMemory::total() const {
 }
 
 int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens) {
+  check_config(config);
+  if (num_threads < 1 || num_threads > ThreadPool::kMaxThreads || num_tokens < 0 ||
+      num_tokens > kMaxPlannedTokens) {
+    throw std::invalid_argument("a step is planned for 0 to 2^20 tokens on threads that may be");
+  }
   return step_memory(config, num_threads, num_tokens).total();
 }
 

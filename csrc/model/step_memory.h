@@ -35,7 +35,7 @@ struct StepMemory {
 StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_tokens);
 
 // Bytes of the buffers that steps of up to num_tokens tokens work in; the lists of rows and tasks,
-// some bytes for each, do not count.
+// some bytes for each, do not count. Throws std::invalid_argument for what no model can be.
 int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens);
 
 }  // namespace paredown

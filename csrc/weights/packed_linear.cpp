@@ -9,6 +9,7 @@
 #include "kernels/block_forms.h"
 #include "machine/round_up.h"
 #include "weights/pack_block.h"
+#include "weights/packed_numbers.h"
 #include "weights/short_bf16.h"
 
 namespace paredown {
@@ -16,6 +17,7 @@ namespace {
 
 // Activations of weights with one scale per row are quantized in groups of at most this many.
 constexpr int64_t kMaxActivationGroup = 128;
+constexpr uintptr_t kAlignment = 64;  // of borrowed bytes: kernels read whole vectors
 
 uint32_t bits_of(float value) {
   uint32_t bits;
@@ -82,8 +84,7 @@ InputKind input_kind(const LinearSource& source) {
   return InputKind::kInt8;
 }
 
-// Sums of groups are bounded by this (kernels/linear/prepare.h, may_read_bits). What is borrowed
-// was packed here before.
+// Sums of groups are bounded by this (kernels/linear/prepare.h, may_read_bits).
 void check_zero_points(WeightKind kind, const uint8_t* zero_points, int64_t num_zero_points) {
   const int num_codes = 1 << weight_bits(kind);
   const uint8_t* end = zero_points + num_zero_points;
@@ -184,7 +185,9 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
   view.num_columns = round_up(source.num_columns, kBlockColumns);
   set_groups(source, numbers, view);
   if (source.activations == Activations::kInt8Static) {
-    if (!(source.input_scale > 0.0f)) fail("a static input scale must be positive");
+    if (!(source.input_scale > 0.0f) || !std::isfinite(source.input_scale)) {
+      fail("a static input scale must be positive and finite");
+    }
     view.input_scale = source.input_scale;
   }
   const int64_t num_scales = source.num_rows * view.weight_groups;
@@ -213,8 +216,15 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
   if (numbers.steps != nullptr) pack_steps(numbers);
 }
 
-PackedLinear::PackedLinear(const PackedShape& shape, const uint8_t* data) : shape_(shape) {
-  point_into(data);
+PackedLinear::PackedLinear(const PackedShape& shape, std::span<const uint8_t> bytes)
+    : shape_(shape) {
+  check_shape(shape);
+  if (static_cast<int64_t>(bytes.size()) != sections(shape).end ||
+      reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment != 0) {
+    fail("the bytes of a packed weight do not fit its shape");
+  }
+  point_into(bytes.data());
+  check_numbers(view_, shape.num_wide_blocks);
 }
 
 PackedShape PackedLinear::shape() const { return shape_; }

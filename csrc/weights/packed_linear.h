@@ -16,8 +16,10 @@ class PackedLinear {
  public:
   // Throws std::invalid_argument when a group, the input or a step does not fit the weight.
   PackedLinear(const LinearSource& source, ThreadPool& pool);
-  // A weight packed before; `data` has sections(shape).end bytes, 64-byte aligned, and outlives it.
-  PackedLinear(const PackedShape& shape, const uint8_t* data);
+  // A weight packed before. The bytes outlive it. Throws std::invalid_argument for a shape that no
+  // weight has, for bytes that do not fit it (sections(shape).end of them, 64-byte aligned) and for
+  // numbers in them that packing never makes: they may come out of a file.
+  PackedLinear(const PackedShape& shape, std::span<const uint8_t> bytes);
 
   // One row of a float weight as it was before packing, num_columns numbers.
   void copy_row(int64_t row, void* values) const;

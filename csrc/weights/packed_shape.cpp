@@ -1,5 +1,6 @@
 #include "weights/packed_shape.h"
 
+#include <cmath>
 #include <stdexcept>
 
 #include "kernels/block_forms.h"
@@ -9,7 +10,6 @@ namespace paredown {
 namespace {
 
 constexpr int64_t kCacheLine = 64;
-constexpr int64_t kMaxSize = int64_t{1} << 28;  // of rows and columns: products stay in 64 bits
 
 bool input_fits_kind(const LinearView& view) {
   switch (view.input) {
@@ -23,10 +23,63 @@ bool input_fits_kind(const LinearView& view) {
   return false;
 }
 
+bool is_size(int64_t size) { return size > 0 && size <= kMaxSize; }
+
+// Nothing is multiplied or rounded before this: a file may say any number.
+bool sizes_fit(const LinearView& view) {
+  return is_size(view.num_rows) && is_size(view.num_columns) && is_size(view.group_size) &&
+         is_size(view.num_groups) && view.num_columns % kBlockColumns == 0 &&
+         view.group_size * view.num_groups == view.num_columns;
+}
+
 bool blocks_fit(const LinearView& view) {
   const BlockForm& form = block_form(view.kind);
   return view.input == InputKind::kInt8 && view.group_size == form.group_columns &&
-         view.weight_groups == 1 && view.input_groups * form.columns == view.num_columns;
+         view.weight_groups == 1 && view.num_columns % form.columns == 0 &&
+         view.input_groups == view.num_columns / form.columns;
+}
+
+bool groups_fit(const LinearView& view) {
+  if (traits_of(view.kind).is_blocked) return blocks_fit(view);
+  auto is_groups = [&view](int64_t groups) { return groups == 1 || groups == view.num_groups; };
+  const bool has_codes = traits_of(view.kind).has_scales();
+  const bool is_fp8_of_bf16 = view.kind == WeightKind::kFp8 && view.input == InputKind::kBf16;
+  return input_fits_kind(view) && view.group_size % kBlockColumns == 0 &&
+         is_groups(view.weight_groups) && is_groups(view.input_groups) &&
+         (view.input == InputKind::kInt8 || view.input_groups == 1) &&
+         (view.num_groups == 1 || (has_codes && !is_fp8_of_bf16));
+}
+
+bool input_scale_fits(const LinearView& view) {
+  if (view.input_scale == 0.0f) return true;
+  return view.input_scale > 0.0f && std::isfinite(view.input_scale) &&
+         view.input == InputKind::kInt8 && view.input_groups == 1 &&
+         !traits_of(view.kind).is_blocked;
+}
+
+bool codes_fit(const LinearView& view) {
+  if (view.input_codes == 1) return true;
+  return view.input_codes == 2 && view.input == InputKind::kInt8 && view.input_scale == 0.0f &&
+         view.num_steps == 0;
+}
+
+bool steps_fit(const LinearView& view) {
+  if (view.step_size == 0 && view.num_steps == 0) return true;
+  return view.kind == WeightKind::kInt4 && view.input == InputKind::kInt8 && view.num_groups == 1 &&
+         is_size(view.step_size) && is_size(view.num_steps) &&
+         view.step_size % kBlockColumns == 0 && view.step_size * view.num_steps == view.num_columns;
+}
+
+bool parts_fit(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  const bool is_short = view.kind == WeightKind::kBf16Short;
+  const int64_t num_blocks =
+      round_up(view.num_rows, kLanes) / kLanes * (view.num_columns / kBlockColumns);
+  return shape.has_scales == traits_of(view.kind).has_scales() &&
+         (!shape.has_zero_points || is_integer(view.kind)) &&
+         (!shape.gated || view.num_rows % (2 * kLanes) == 0) && shape.num_wide_blocks >= 0 &&
+         shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
+         (!is_short || view.input == InputKind::kBf16);
 }
 
 }  // namespace
@@ -58,34 +111,8 @@ Sections sections(const PackedShape& shape) {
 
 void check_shape(const PackedShape& shape) {
   const LinearView& view = shape.view;
-  auto is_size = [](int64_t size) { return size > 0 && size <= kMaxSize; };
-  auto is_groups = [&view](int64_t groups) { return groups == 1 || groups == view.num_groups; };
-  const bool is_blocked = traits_of(view.kind).is_blocked;
-  const bool sizes_fit =
-      is_size(view.num_rows) && is_size(view.num_columns) && is_size(view.group_size) &&
-      is_size(view.num_groups) && view.num_columns % kBlockColumns == 0 &&
-      view.group_size * view.num_groups == view.num_columns && is_groups(view.weight_groups);
-  const bool input_fits = is_blocked ? blocks_fit(view)
-                                     : input_fits_kind(view) && is_groups(view.input_groups) &&
-                                           view.group_size % kBlockColumns == 0;
-  const bool codes_fit =
-      view.input_codes == 1 || (view.input_codes == 2 && view.input == InputKind::kInt8 &&
-                                view.input_scale == 0.0f && view.num_steps == 0);
-  const bool has_steps = view.step_size != 0 || view.num_steps != 0;
-  const bool steps_fit =
-      !has_steps ||
-      (view.kind == WeightKind::kInt4 && view.input == InputKind::kInt8 && view.num_groups == 1 &&
-       is_size(view.step_size) && is_size(view.num_steps) && view.step_size % kBlockColumns == 0 &&
-       view.step_size * view.num_steps == view.num_columns);
-  const bool is_short = view.kind == WeightKind::kBf16Short;
-  const int64_t num_blocks =
-      round_up(view.num_rows, kLanes) / kLanes * (view.num_columns / kBlockColumns);
-  const bool parts_fit = shape.has_scales == traits_of(view.kind).has_scales() &&
-                         (!shape.gated || view.num_rows % (2 * kLanes) == 0) &&
-                         shape.num_wide_blocks >= 0 &&
-                         shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
-                         (!is_short || view.input == InputKind::kBf16);
-  if (!sizes_fit || !input_fits || !codes_fit || !steps_fit || !parts_fit) {
+  if (!sizes_fit(view) || !groups_fit(view) || !input_scale_fits(view) || !codes_fit(view) ||
+      !steps_fit(view) || !parts_fit(shape)) {
     throw std::invalid_argument("a packed weight has an impossible shape");
   }
 }

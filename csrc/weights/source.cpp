@@ -47,6 +47,11 @@ void refuse_others(const LinearSource& source, const std::set<std::string>& know
 
 int64_t columns_of(WeightKind kind, const SourceArray& values) {
   const WeightTraits& traits = traits_of(kind);
+  // An array without rows may claim any number of columns.
+  if (values.num_rows < 1 || values.num_rows > kMaxSize || values.num_columns < 1 ||
+      values.num_columns > kMaxSize) {
+    throw std::invalid_argument("values have 1 to 2^28 rows and columns");
+  }
   if (!traits.is_blocked) return values.num_columns;
   if (values.num_columns % traits.source_bytes != 0) {
     throw std::invalid_argument("rows of values must be whole blocks");
@@ -71,6 +76,9 @@ SourceNumbers numbers_of(const LinearSource& source) {
     return numbers;
   }
   refuse_others(source, {"values", "scales", "zero_points", "steps", "bias"});
+  if (!is_integer(source.kind) && find(source, "zero_points") != nullptr) {
+    throw std::invalid_argument("only integer codes have zero points");
+  }
   if (source.group_size < 1 || source.group_size > source.num_columns) {
     throw std::invalid_argument("group_size must be from 1 to the number of columns");
   }

@@ -6,15 +6,25 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from paredown.shown import shown
+
+# Names of files and tensors stand in what is wrong; lists of what is known in remedies.
+_MAX_WHAT_CHARS = 1_000
+_MAX_SEEN_CHARS = 400
+_MAX_REMEDY_CHARS = 4_000
+
 
 class ParedownError(Exception):
-    """Base of all user-facing errors; the command line prints it and exits with code 2."""
+    """Base of all user-facing errors; the command line prints it and exits with code 2.
+
+    Whatever a file or a client put into it, it is one line without anything that steers a terminal,
+    cut where it is long. `seen` may be any value: of a large one only a part is looked at."""
 
     def __init__(self, what: str, *, seen: object, remedy: str) -> None:
-        self.what = what
-        self.seen = seen
-        self.remedy = remedy
-        super().__init__(f"{what} (saw: {seen}). {remedy}")
+        self.what = shown(what, _MAX_WHAT_CHARS)
+        self.seen = shown(seen, _MAX_SEEN_CHARS)
+        self.remedy = shown(remedy, _MAX_REMEDY_CHARS)
+        super().__init__(f"{self.what} (saw: {self.seen}). {self.remedy}")
 
 
 class ConfigError(ParedownError):
@@ -52,7 +62,7 @@ def naming(place: str) -> Iterator[None]:
     try:
         yield
     except (CheckpointError, UnsupportedError) as error:
-        if place in error.what:
+        if shown(place) in error.what:
             raise
         what = f"{place}: {error.what}"
         raise type(error)(what, seen=error.seen, remedy=error.remedy) from error

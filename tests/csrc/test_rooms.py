@@ -7,6 +7,7 @@ CSRC = Path(__file__).parent.parent.parent / "csrc"
 
 # From the top; rooms on one floor do not know each other.
 FLOORS = (
+    ("fuzz",),
     ("binding", "check"),
     ("model",),
     ("sampling", "weights"),
@@ -14,7 +15,7 @@ FLOORS = (
     ("simd",),
     ("machine",),
 )
-MAX_ARROWS = 20
+MAX_ARROWS = 23
 
 INCLUDE = re.compile(r'#include "(\w+)/')
 

@@ -34,7 +34,7 @@ from paredown.engine.speculate.stats import SpeculationStats
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import LoadedExecutor
-from paredown.executors.run_options import ExecutorName, RunOptions
+from paredown.executors.run_options import Device, ExecutorName, RunOptions
 from paredown.executors.sampler import Logprobs
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
@@ -145,9 +145,12 @@ class Outcome:
 class Matrix:
     """The default model in every format of the axes, and a random one; what is made is kept."""
 
-    def __init__(self, folder: Path, executor_name: ExecutorName = "native") -> None:
+    def __init__(
+        self, folder: Path, executor_name: ExecutorName = "native", device: Device = "cpu"
+    ) -> None:
         self._folder = folder
         self._executor_name = executor_name
+        self._device = device
         self.tokenizer = Tokenizer.open(resolve_model(None))
         text = encode_prompt(self.tokenizer, TEXT)
         self.prompts = [text[start : start + length] for start, length in PROMPTS]
@@ -232,6 +235,7 @@ class Matrix:
                 Checkpoint.open(source),
                 RunOptions(
                     executor=self._executor_name,
+                    device=self._device,
                     num_pages=1,
                     threads=ThreadPlan.resolve(num_threads),
                 ),
@@ -241,7 +245,8 @@ class Matrix:
     def _unequal(self, num_threads: int) -> LoadedExecutor:
         spec = unequal_spec(vocab_size=self.tokenizer.vocab_size)
         if self._executor_name == "torch":
-            return torch_twin(random_decoder(spec), KVSpec(num_pages=1), num_threads)
+            decoder, kv = random_decoder(spec), KVSpec(num_pages=1)
+            return torch_twin(decoder, kv, num_threads, device=self._device)
         weights = WeightSpec(dtype="bf16")
         return random_executor(spec, weights, num_pages=1, num_threads=num_threads)
 

@@ -4,7 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import httpx
 
@@ -26,6 +27,7 @@ class Running:
     engine: Engine
     worker: Worker
     client: httpx.Client
+    state: ServerState
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -49,16 +51,23 @@ def running_server(
     stall_s: float = 30.0,
     wait: bool = True,
     drain_s: int = 5,
+    **options: Any,
 ) -> Iterator[Running]:
-    """`load` may take its time or raise; `wait` waits until the model is there."""
+    """`load` may take its time or raise; `wait` waits until the model is there. `options` are
+    those of Listen, and whatever else is there of ServerState."""
     executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC) if executor is None else executor
     tokenizer = ToyTokenizer() if tokenizer is None else tokenizer
     engine = Engine(executor, tokenizer, config)
     worker = Worker(lambda: load(engine), stall_s=stall_s)
+    names = [one.name for one in fields(Listen) if one.name in options]
+    listen = Listen(port=0, drain_s=drain_s, **{name: options.pop(name) for name in names})
     state = ServerState(
-        model_name="toy", max_positions=SPEC.max_positions, tokenizer=tokenizer, worker=worker
+        model_name="toy",
+        max_positions=SPEC.max_positions,
+        tokenizer=tokenizer,
+        worker=worker,
+        **options,
     )
-    listen = Listen(port=0, drain_s=drain_s)
     server = make_server(create_app(state), worker, listen)
     sock = listen.open_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
@@ -66,7 +75,7 @@ def running_server(
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     try:
         with httpx.Client(base_url=url, timeout=30) as client:
-            running = Running(url, engine, worker, client)
+            running = Running(url, engine, worker, client, state)
             running.wait_until(lambda: server.started)
             if wait:
                 running.wait_until(lambda: worker.status == "ready")

@@ -176,6 +176,7 @@ class ToyTokenizer:
     bos_token_id: int | None = None
     prompt_prefix: tuple[int, ...] = ()
     prompt_suffix: tuple[int, ...] = ()
+    max_token_bytes: int | None = None
     eos_token_ids = frozenset({EOS})
     has_chat_template = True
     PIECES = (b" the", b" of", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\x8e\x89")

@@ -3,14 +3,18 @@
 import io
 import math
 import re
+import shlex
 import sys
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 from matplotlib.image import imread
 
+from drivers.hostile_text import HOSTILE, is_safe
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
@@ -21,6 +25,7 @@ from paredown.optimize.front import mark_front
 from paredown.optimize.optimize import write_report
 from paredown.optimize.optimize_result import OptimizeResult
 from paredown.optimize.plot import draw_front
+from paredown.shown import shown
 from paredown.spec.machine import Machine
 
 NAMES = (
@@ -154,6 +159,24 @@ def test_the_report_stands_alone_and_escapes(tmp_path: Path) -> None:
     assert "100 tokens of x" in html
     for name in NAMES:
         assert f"<td>{name}</td>" in html
+
+
+@pytest.mark.parametrize("text", ["".join(HOSTILE), "<b>'; touch x; '"])
+def test_a_strangers_text_is_one_safe_line_of_the_report(text: str, tmp_path: Path) -> None:
+    odd = result(
+        model=text,
+        clamped={"fp16": {text: 3}},
+        notes={"int8": (text,)},
+        protocol=text,
+        output=Path("-a") / text,
+    )
+    write_report(odd, tmp_path / "report")
+    html = (tmp_path / "report" / "report.html").read_text()
+    assert is_safe(html, newlines=True)
+    assert f"<title>{escape(shown(text))}: what smaller costs</title>" in html
+    if is_safe(text):
+        [command] = re.findall("<pre><code>(.*)</code></pre>", html)
+        assert shlex.split(unescape(command)) == ["paredown", "serve", f"./-a/{text}"]
 
 
 def test_a_report_without_a_choice_says_so(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ BAD_CHATS = [
 def test_a_list_ends_at_its_first_wrong_entry(field):
     """Of all entries the errors would be millions."""
     with pytest.raises(ValidationError) as raised:
-        CompletionRequest.model_validate(GOOD | {field: [{}] * 1000})
+        CompletionRequest.model_validate(GOOD | {field: [{}] * 64})
     assert raised.value.error_count() < 10
 
 
@@ -228,9 +228,9 @@ def test_raw_nonsense_on_the_socket(server):
     for data in (
         b"\x00\xff\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: 50\r\n\r\n{",
     ):
         with socket.create_connection((host, int(port)), timeout=5) as raw:

@@ -208,7 +208,7 @@ def test_a_body_that_does_not_come_is_given_up(monkeypatch):
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as raw:
             raw.sendall(
-                b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+                b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
             )
             assert b" 408 " in raw.recv(4096)

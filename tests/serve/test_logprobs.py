@@ -1,6 +1,7 @@
 """Tokens and their bytes in answers with log-probabilities, whole and in pieces."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from paredown.serve.answer import Piece
 from paredown.serve.chat import ChatFormat
 from paredown.serve.completions import CompletionFormat, _encode
 from paredown.serve.logprobs import LogprobRows
+from paredown.serve.side_thread import Wanted
 
 
 def rows(ids: list[int]) -> list[Logprobs]:
@@ -65,7 +67,9 @@ def test_spaces_of_words(is_whole: bool, tmp_path: Path) -> None:
 
 def test_bos_twice_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tokenizer = Tokenizer.open(write_folder(tmp_path, byte_level(bos=True)))
-    assert _encode(tokenizer, ["a", [0, 0, 66]]) == [[0, 66], [0, 0, 66]]
+    worker = SimpleNamespace(max_prompt_tokens=100, check_prompt=lambda num: None)
+    state = SimpleNamespace(tokenizer=tokenizer, worker=worker)
+    assert _encode(state, ["a", [0, 0, 66]], Wanted()) == [[0, 66], [0, 0, 66]]
     assert not caplog.records
-    assert _encode(tokenizer, ["<s>a"]) == [[0, 0, 66]]
+    assert _encode(state, ["<s>a"], Wanted()) == [[0, 0, 66]]
     assert "twice" in caplog.text

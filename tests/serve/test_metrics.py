@@ -39,7 +39,7 @@ def scrape(server):
 
 
 def test_counts_of_the_engine():
-    with running_server() as server:
+    with running_server(shows_exact_metrics=True) as server:
         before = scrape(server)
         assert before["paredown_ready"] == 1
         assert before["paredown_pages"] == NUM_PAGES
@@ -60,8 +60,9 @@ def test_counts_of_the_engine():
 def test_who_runs_and_who_waits():
     executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC, delay_s=0.01)
     body = {**BODY, "max_tokens": 120, "n": 3, "stream": True}
+    config = ScheduleConfig(max_running=1)
     with (
-        running_server(executor=executor, config=ScheduleConfig(max_running=1)) as server,
+        running_server(executor=executor, config=config, shows_exact_metrics=True) as server,
         server.client.stream("POST", "/v1/completions", json=body) as reply,
     ):
         lines = reply.iter_lines()
@@ -79,7 +80,7 @@ def test_draft_tokens_by_position():
     def load(engine):
         return Engine(engine.executor, engine.tokenizer, None, speculator)
 
-    with running_server(load=load) as server:
+    with running_server(load=load, shows_exact_metrics=True) as server:
         assert server.client.post("/v1/completions", json=BODY).status_code == 200
         found, stats = scrape(server), speculator.stats
         for name, counts in (("proposed", stats.num_proposed), ("accepted", stats.num_accepted)):

@@ -3,12 +3,12 @@
 import argparse
 import errno
 import importlib
-import json
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
+from paredown.cli.printed import say, say_json, say_own, tell
 from paredown.cli.stop_signals import stop_signals_raise
 from paredown.cli.streams import prepare_streams
 from paredown.errors import OutputError, ParedownError
@@ -80,10 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+        tell("")
+        tell("interrupted")
         return EXIT_INTERRUPTED
     except StoppedError as error:
-        print(f"\n{error}", file=sys.stderr)
+        tell("")
+        tell(str(error))
         return error.exit_code
     except BrokenPipeError:
         _discard_stdout()
@@ -105,12 +107,12 @@ def _discard_stdout() -> None:
 
 def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
-        print(_help_text())
+        say_own(_help_text())
         return 0
     if words[0] in ("-V", "--version"):
         # It brings the whole email package along: too much for every start.
         metadata = importlib.import_module("importlib.metadata")
-        print(f"paredown {metadata.version('paredown')}")
+        say(f"paredown {metadata.version('paredown')}")
         return 0
     name, *rest = words
     if name not in VERBS:
@@ -118,6 +120,9 @@ def _run(words: list[str]) -> int:
             "there is no such verb", seen=name, remedy=f"The verbs are {', '.join(VERBS)}."
         )
     verb = _import_verb(name)
+    # It imports what help and a wrong verb do without.
+    log_lines = importlib.import_module("paredown.cli.log_lines")
+    log_lines.escape_logs_and_traces()
     parser = _Parser(
         prog=f"paredown {name}",
         description=VERBS[name][0].upper() + VERBS[name][1:] + ".",
@@ -153,16 +158,16 @@ def _help_text() -> str:
 
 
 def _report(error: ParedownError, *, as_json: bool) -> int:
-    print(f"paredown: {error}", file=sys.stderr)
+    tell(f"paredown: {error}")
     if as_json:
         body = {
             "type": type(error).__name__,
             "message": str(error),
             "what": error.what,
-            "seen": str(error.seen),
+            "seen": error.seen,
             "remedy": error.remedy,
         }
-        print(json.dumps({"error": body}))
+        say_json({"error": body}, indent=None)
     return EXIT_BAD_INPUT
 
 

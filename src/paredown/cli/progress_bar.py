@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 from rich.text import Text
 
+from paredown.cli.console import make_console
 from paredown.progress import time_left
+from paredown.shown import shown
 from paredown.units import format_duration
 
 # Work that is done before prints no line.
@@ -32,12 +33,12 @@ class ProgressBar:
 
     def __init__(self, view: ProgressView, what: str) -> None:
         self._view = view
-        self._what = what
+        self._what = shown(what)
 
     def show_share(self, what: str, share: float) -> None:
         """Shows what is being done, and the share of the whole that is done."""
-        self._what = what
-        self._view.show(what, share)
+        self._what = shown(what)
+        self._view.show(self._what, share)
 
     def show_count(self, done: int, total: int) -> None:
         """Shows how many steps of how many are done."""
@@ -45,8 +46,8 @@ class ProgressBar:
 
     def show_note(self, what: str) -> None:
         """Shows what is being done, where nobody knows how much there is to do."""
-        self._what = what
-        self._view.show(what, None)
+        self._what = shown(what)
+        self._view.show(self._what, None)
 
 
 class ProgressLines:
@@ -67,7 +68,8 @@ class ProgressLines:
             line = f"{format_duration(now - self._started)}: {what}"
         else:
             line = f"{share:.0%}: {what}{_left(now - self._started, share)}"
-        print(line, file=self._stream, flush=True)
+        self._stream.write(f"{shown(line)}\n")
+        self._stream.flush()
 
 
 class _Bar:
@@ -97,15 +99,15 @@ def _left(elapsed_s: float, share: float) -> str:
 @contextmanager
 def progress_bar(what: str) -> Iterator[ProgressBar]:
     """Shows progress with the description `what` until the block ends."""
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     if not console.is_terminal:
         yield ProgressBar(ProgressLines(sys.stderr), what)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[left]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        yield ProgressBar(_Bar(progress, progress.add_task(what, total=None, left="")), what)
+        yield ProgressBar(_Bar(progress, progress.add_task(shown(what), total=None, left="")), what)

@@ -8,6 +8,7 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.compress.require_floats import require_floats
 from paredown.compress.schemes import Scheme, resolve_schemes, resolved_name
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.folder_files import check_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +24,11 @@ class CheckedRecipe:
 def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     """Finds out what each linear layer becomes, by the recipe or that of the name. Raises
     ConfigError for an unknown recipe, UnsupportedError for one that this model cannot have and for
-    a source that is compressed already."""
+    a source that is compressed already, CheckpointError for one with files that are not copied."""
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
     require_floats(source)
+    check_files(source.path)
     schemes = resolve_schemes(recipe, source)
     named = replace(recipe, name=resolved_name(recipe, schemes))
     return CheckedRecipe(source=source, recipe=named, schemes=schemes)

@@ -27,8 +27,12 @@ from paredown.compress.group_sizes import find_format, groups_name
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
-from paredown.errors import ConfigError, OutputError
+from paredown.compress.recipe_yaml import MAX_BYTES, RecipeYamlError, parse_yaml
+from paredown.errors import ConfigError
+from paredown.files.named_file import read_named_file
 from paredown.formats.table import RECIPE_FORMATS
+from paredown.models.files.whole_file import whole_file
+from paredown.shown import quoted
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -38,8 +42,8 @@ Method = TypeVar("Method", Quantizer, Transform)
 def read_recipe(path: Path) -> Recipe:
     """The recipe of a file, under the file's name. Raises ConfigError, naming the step and key."""
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = parse_yaml(read_named_file(path, MAX_BYTES))
+    except (OSError, RecipeYamlError) as error:
         raise ConfigError(
             f"the recipe {path} cannot be read",
             seen=error,
@@ -71,17 +75,8 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
     if recipe.kv_cache is not None:
         document["kv_cache"] = recipe.kv_cache
     text = yaml.safe_dump(document, sort_keys=False)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, "utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OutputError(
-            f"the recipe {path} could not be written",
-            seen=error.strerror or error,
-            remedy="Choose another place, or free some space.",
-        ) from error
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 def _step_document(step: QuantizeStep | TransformStep) -> dict[str, object]:
@@ -216,4 +211,4 @@ def _refuse_unknown(parts: Mapping[str, object], known: tuple[str, ...], where: 
 
 
 def _wrong(where: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(f"{where} is not valid", seen=repr(value), remedy=f"Give {expected}.")
+    return ConfigError(f"{where} is not valid", seen=quoted(value), remedy=f"Give {expected}.")

@@ -1,7 +1,6 @@
 """Which linear layer becomes what: a recipe resolved against a checkpoint, before any work."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -9,6 +8,7 @@ from paredown.compress.group_sizes import groups_name
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import EMBEDDING, LAYERS, OUTPUT, QuantizeStep, Recipe
 from paredown.errors import ConfigError, UnsupportedError, naming
+from paredown.formats.module_pattern import PatternError, UnreadPatternError, module_pattern
 from paredown.formats.stored.table import written_format
 from paredown.formats.table import FORMATS
 from paredown.formats.weight import StoredSpec
@@ -268,14 +268,21 @@ def _check_whole_modules(step: QuantizeStep, modules: list[_Module]) -> None:
 
 def _matching_expression(target: str, modules: list[_Module]) -> list[str]:
     try:
-        expression = re.compile(target.removeprefix(REGEX))
-    except re.error as error:
+        expression = module_pattern(target.removeprefix(REGEX), "fullmatch")
+    except UnreadPatternError as error:
+        raise UnsupportedError(
+            "a target is a regular expression that is not read here",
+            seen=error,
+            remedy="RE2's syntax, and lookaheads at the beginning: https://github.com/google/re2/"
+            "wiki/Syntax.",
+        ) from error
+    except PatternError as error:
         raise ConfigError(
             "a target is not a regular expression",
-            seen=f"{target}: {error}",
-            remedy="Python's syntax; a dot stands for any character.",
+            seen=error,
+            remedy="RE2's syntax, much as Python's; a dot stands for any character.",
         ) from error
-    return [module.name for module in modules if expression.fullmatch(module.name)]
+    return [module.name for module in modules if expression.matches(module.name)]
 
 
 def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:

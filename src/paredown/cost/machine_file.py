@@ -5,27 +5,29 @@ threads."""
 import contextlib
 import hashlib
 import json
-import os
+import logging
 import secrets
 from pathlib import Path
 
 from paredown.cost.step_fit import StepFit
 from paredown.errors import ConfigError, OutputError
+from paredown.files.new_file import PRIVATE, make_file
+from paredown.files.own_file import read_own_file
+from paredown.files.own_folder import check_own_folder, make_own_folder
+from paredown.files.refused_file import RefusedFileError
+from paredown.files.user_cache import VARIABLE, default_cache, make_cache, named_cache
+from paredown.units import MEBI
+
+LOGGER = logging.getLogger(__name__)
 
 FOLDER = "machines"
-VARIABLE = "PAREDOWN_CACHE"
+_MAX_BYTES = MEBI
 _DOCTOR = "`paredown doctor --sweep` measures this machine (a few minutes)"
 
 
 def machine_folder() -> Path:
-    """`machines` in $PAREDOWN_CACHE where that is a folder, else in $XDG_CACHE_HOME/paredown, by
-    default ~/.cache/paredown."""
-    own = os.environ.get(VARIABLE, "")
-    if own and own != "off":
-        return Path(own) / FOLDER
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return root / "paredown" / FOLDER
+    """`machines` in $PAREDOWN_CACHE where that is a folder, else in the user's cache folder."""
+    return (named_cache() or default_cache()) / FOLDER
 
 
 def machine_path(name: str, isa: str, num_threads: int) -> Path:
@@ -37,28 +39,41 @@ def save_step_fit(fit: StepFit) -> Path:
     """Writes it whole or not at all. Raises OutputError."""
     path = machine_path(fit.roofs.name, fit.isa, fit.num_threads)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    is_ours = False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(fit.as_json(), indent=1) + "\n", "utf-8")
+        make_cache(path.parent.parent, is_named=named_cache() is not None)
+        make_own_folder(path.parent)
+        with make_file(partial, PRIVATE) as file:
+            is_ours = True
+            file.write((json.dumps(fit.as_json(), indent=1) + "\n").encode())
         partial.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        if is_ours:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
         raise OutputError(
             f"{path} could not be written",
             seen=error.strerror or error,
-            remedy=f"Free some space, or name another folder in {VARIABLE}.",
+            remedy=error.remedy
+            if isinstance(error, RefusedFileError)
+            else f"Free some space, or name another folder in {VARIABLE}.",
         ) from error
     return path
 
 
 def find_step_fit(name: str, isa: str, num_threads: int) -> StepFit | None:
-    """What was kept for such a machine; None where there is nothing, or from another version."""
+    """What was kept for such a machine; None where there is nothing, or from another version, and,
+    with a warning, where somebody else can have written it."""
+    path = machine_path(name, isa, num_threads)
     try:
-        fields = json.loads(machine_path(name, isa, num_threads).read_text("utf-8"))
-        return StepFit.from_json(fields)
-    except (OSError, KeyError, TypeError, ValueError):
-        return None
+        for folder in (path.parent.parent, path.parent):
+            check_own_folder(folder)
+        return StepFit.from_json(json.loads(read_own_file(path, _MAX_BYTES)))
+    except RefusedFileError as error:
+        LOGGER.warning("%s is not used: %s. %s", error.filename, error.strerror, error.remedy)
+    except (OSError, KeyError, TypeError, ValueError, RecursionError):
+        pass
+    return None
 
 
 def need_step_fit(name: str, isa: str, num_threads: int) -> StepFit:

@@ -14,6 +14,7 @@ from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import TokenFilter
+from paredown.errors import ParedownError, RequestError
 from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.executors.sampler import Logprobs, Sampler, SamplingState
 
@@ -52,12 +53,14 @@ class ActiveRequest:
     num_accepted: int = 0
     # What the step has given so far.
     output: RequestOutput | None = None
+    # Why its tokens could not be made into text.
+    failure: str | None = None
 
     @classmethod
     def of(
         cls, request: Request, tokenizer: EngineTokenizer, executor: Executor
     ) -> "ActiveRequest":
-        """Before its first step."""
+        """Before its first step. Raises RequestError where the tokenizer fails at the prompt."""
         params = request.params
         settings = make_draw_settings(
             params, seed=request.seed, eos_token_ids=tokenizer.eos_token_ids
@@ -65,7 +68,7 @@ class ActiveRequest:
         return cls(
             request,
             executor.sampler.make_state(settings, request.token_ids, executor.spec.vocab_size),
-            make_detokenizer(tokenizer, request.token_ids),
+            _detokenizer(tokenizer, request.token_ids),
             params.ending_token_ids(tokenizer.eos_token_ids),
             SequenceSlice([], 0, request.pages, 0),
             StopMatcher(params.stop) if params.stop else None,
@@ -121,7 +124,8 @@ class ActiveRequest:
         self.request.is_scored = first.request.is_scored
 
     def add_token(self, token_id: int, logprobs: Logprobs | None) -> FinishReason | None:
-        """The next token of the answer, which is told with this step; why it is the last one."""
+        """The next token of the answer, which is told with this step; why it is the last one. A
+        tokenizer that fails at it ends this answer with "error", and no other."""
         request = self.request
         reason: FinishReason | None = None
         token_ids = request.token_ids
@@ -129,7 +133,11 @@ class ActiveRequest:
         if token_id in self.ending:
             text, reason = "", "stop"
         else:
-            text = self.detokenizer.push(token_id)
+            try:
+                text = self.detokenizer.push(token_id)
+            except Exception as error:  # a tokenizer came with the model, and may raise anything
+                self.failure = _told(error)
+                return "error"
             # Up to min_tokens a stop string is text like any other.
             if self.stops is not None and (
                 request.num_generated_tokens > request.params.min_tokens
@@ -162,15 +170,24 @@ class ActiveRequest:
 
     def end(self, reason: FinishReason, error: str | None = None) -> RequestOutput:
         """The last output: what the step has given so far, and the text that was held back."""
-        output, stops = self.output, self.stops
+        output = self.output
         if output is None:
             output = self.output = RequestOutput(self.request, "", [])
-        if stops is None:
-            output.text += self.detokenizer.flush()
-        elif not stops.is_stopped:
-            output.text += stops.push(self.detokenizer.flush()) + stops.flush()
-        output.finish_reason, output.error = reason, error
+        if self.failure is None:
+            try:
+                output.text += self._held_text()
+            except Exception as problem:
+                self.failure = _told(problem)
+        if self.failure is not None and reason in ("stop", "length"):
+            reason = "error"
+        output.finish_reason, output.error = reason, error or self.failure
         return output
+
+    def _held_text(self) -> str:
+        stops = self.stops
+        if stops is None:
+            return self.detokenizer.flush()
+        return "" if stops.is_stopped else stops.push(self.detokenizer.flush()) + stops.flush()
 
     def _num_scored(self, start: int, end: int) -> int:
         """The number of rows to score of a prompt whose tokens are scored: those from the first
@@ -178,3 +195,22 @@ class ActiveRequest:
         assert self.prompt_logprobs is not None
         first = max(start, len(self.prompt_logprobs))
         return max(0, end - first) if first < self.request.num_prompt_tokens - 1 else 0
+
+
+def _detokenizer(tokenizer: EngineTokenizer, token_ids: list[int]) -> Detokenizer:
+    try:
+        return make_detokenizer(tokenizer, token_ids)
+    except (ParedownError, MemoryError):
+        raise
+    except Exception as error:  # a tokenizer came with the model, and may raise anything
+        raise RequestError(
+            "the tokenizer failed at the prompt",
+            seen=f"{type(error).__name__}: {error}",
+            remedy="Send another prompt; if it fails at all of them, use another tokenizer.",
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ParedownError):
+        return str(error)
+    return f"the tokenizer failed: {type(error).__name__}: {error}"

@@ -11,6 +11,7 @@ from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.worker import Job, Worker
 from paredown.errors import RequestError
+from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 
 
 class AsyncLLM:
@@ -63,7 +64,7 @@ class AsyncLLM:
         """The `params.n` completions of one prompt. Raises RequestError, CapacityError or
         UnavailableError."""
         params = SamplingParams() if params is None else params
-        completions = self._llm.prepare(prompt, params)
+        completions = await self._prepare(prompt, params)
         async with aclosing(self._outputs(completions[0].prompt_token_ids, params)) as outputs:
             async for number, output in outputs:
                 completions[number].add(output)
@@ -76,7 +77,7 @@ class AsyncLLM:
         the loop or cancel the task; a stream that is kept in a variable wants `aclose`. Raises as
         `generate` does, and RequestError for an `n` above 1."""
         params = SamplingParams() if params is None else params
-        token_ids = self._llm.prepare(prompt, params)[0].prompt_token_ids
+        token_ids = (await self._prepare(prompt, params))[0].prompt_token_ids
         async with aclosing(self._stream(token_ids, params)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -87,11 +88,20 @@ class AsyncLLM:
         """The pieces of the next turn of a conversation; RequestError also when the model has no
         chat template or the template refuses the messages."""
         params = SamplingParams() if params is None else params
-        token_ids = encode_chat(self._llm.tokenizer, messages)
+        token_ids = await asyncio.to_thread(self._encode_chat, messages)
         self._llm.prepare(token_ids, params)
         async with aclosing(self._stream(token_ids, params)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def _prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
+        """In another thread where the prompt is long: the event loop goes on."""
+        if len(prompt) < LONG_TEXT_CHARS:
+            return self._llm.prepare(prompt, params)
+        return await asyncio.to_thread(self._llm.prepare, prompt, params)
+
+    def _encode_chat(self, messages: list[dict[str, object]]) -> list[int]:
+        return encode_chat(self._llm.tokenizer, messages, self._llm.max_prompt_tokens)
 
     async def _stream(
         self, token_ids: list[int], params: SamplingParams

@@ -52,6 +52,8 @@ def prepare_texts(tokenizer: TokenDecoder, vocab_size: int) -> None:
     texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
     if texts is not None:
         texts.cover(vocab_size)
+    # Likewise of no prompt: it looks at all tokens when it is first asked for.
+    getattr(tokenizer, "max_token_bytes", None)
 
 
 def make_detokenizer(tokenizer: TokenDecoder, prompt_token_ids: list[int]) -> Detokenizer:

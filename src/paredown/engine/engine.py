@@ -6,7 +6,7 @@ finish reason, whatever happens to it.
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -121,6 +121,8 @@ class Engine:
         """The prompt as plain integers. Raises RequestError or CapacityError for a request that
         can never be served."""
         vocab_size = self.executor.spec.vocab_size
+        if isinstance(prompt_token_ids, Sized):  # before anything is done for each of them
+            self.scheduler.check_prompt(len(prompt_token_ids))
         token_ids = as_token_ids(prompt_token_ids, vocab_size)
         self.scheduler.check_prompt(len(token_ids))
         params.check_token_ids(vocab_size)
@@ -368,10 +370,11 @@ class Engine:
         self, live: ActiveRequest, reason: FinishReason, error: str | None = None
     ) -> RequestOutput:
         """Takes a live request out; returns its last output."""
-        request = live.request
-        self.scheduler.finish(request, reason)
+        request, output = live.request, live.end(reason, error)
+        assert output.finish_reason is not None
+        self.scheduler.finish(request, output.finish_reason)
         request.finish_s = time.monotonic()
         if self.speculator is not None:
             self.speculator.forget(request)
         del self._active[request.id]
-        return live.end(reason, error)
+        return output

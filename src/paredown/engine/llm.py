@@ -215,7 +215,7 @@ class LLM:
                 seen=type(params).__name__,
                 remedy="Give BeamSearchParams(num_beams=4, max_tokens=64).",
             )
-        token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
+        token_ids = self._encode(prompt)
         self._check_idle()
         params = BeamSearchParams() if params is None else params
         return [
@@ -249,7 +249,7 @@ class LLM:
         """The pieces of the next turn of a conversation. Raises RequestError when the model has no
         chat template or the template refuses the messages."""
         params = SamplingParams() if params is None else params
-        token_ids = encode_chat(self.tokenizer, messages)
+        token_ids = encode_chat(self.tokenizer, messages, self.max_prompt_tokens)
         self.engine.check(token_ids, params)
         return self._stream(token_ids, params)
 
@@ -287,11 +287,20 @@ class LLM:
                 seen=f"n {params.n}, max_waiting {max_waiting}",
                 remedy="Ask for fewer, or raise max_waiting.",
             )
-        token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
+        token_ids = self._encode(prompt)
         token_ids = self.engine.check(token_ids, params)
         return [
             Completion(prompt=prompt, prompt_token_ids=list(token_ids)) for _ in range(params.n)
         ]
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        return self.engine.scheduler.max_tokens_per_request - 1
+
+    def _encode(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return encode_prompt(self.tokenizer, prompt, self.max_prompt_tokens)
+        return prompt
 
     def _check_idle(self) -> None:
         if self._is_lent:

@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from operator import index
 from typing import Protocol
 
-from paredown.engine.sampling.field_rules import shown
+from paredown.engine.sampling.field_rules import MAX_SEEN_CHARS
 from paredown.errors import RequestError
+from paredown.shown import quoted
+
+# Of UTF-8.
+MAX_CHAR_BYTES = 4
 
 
 class PromptTokenizer(Protocol):
@@ -19,14 +23,38 @@ class PromptTokenizer(Protocol):
     @property
     def prompt_suffix(self) -> tuple[int, ...]: ...
 
+    @property
+    def max_token_bytes(self) -> int | None:
+        """No token stands for more bytes of a text; None where that is not known."""
+        ...
+
     def encode(self, text: str, /) -> list[int]: ...
 
     def render_chat(self, messages: list[dict[str, object]], /) -> str: ...
 
 
-def encode_prompt(tokenizer: PromptTokenizer, text: str) -> list[int]:
+def check_length(tokenizer: PromptTokenizer, text: str, max_tokens: int) -> None:
+    """Raises RequestError for a text that is too long for so many tokens, whatever these are: so
+    that it is not tokenized."""
+    most = tokenizer.max_token_bytes
+    if most is None or len(text) * MAX_CHAR_BYTES <= max_tokens * most:
+        return
+    num_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if num_bytes > max_tokens * most:
+        raise RequestError(
+            "the text is longer than any prompt of this model",
+            seen=f"{num_bytes} bytes; {max_tokens} tokens of at most {most} bytes",
+            remedy=f"Shorten it to what {max_tokens} tokens hold.",
+        )
+
+
+def encode_prompt(
+    tokenizer: PromptTokenizer, text: str, max_tokens: int | None = None
+) -> list[int]:
     """Tokens of plain text, with what the checkpoint's tokenizer puts around it: mostly the bos
-    token before it."""
+    token before it. Raises RequestError where they are more than `max_tokens` by its length."""
+    if max_tokens is not None:
+        check_length(tokenizer, text, max_tokens)
     return [*tokenizer.prompt_prefix, *tokenizer.encode(text), *tokenizer.prompt_suffix]
 
 
@@ -37,9 +65,15 @@ def begins_twice(tokenizer: PromptTokenizer, token_ids: list[int]) -> bool:
     return bool(prefix) and token_ids[: 2 * len(prefix)] == prefix * 2
 
 
-def encode_chat(tokenizer: PromptTokenizer, messages: list[dict[str, object]]) -> list[int]:
-    """Tokens of a conversation. The chat template alone decides whether it begins with bos."""
-    return tokenizer.encode(tokenizer.render_chat(messages))
+def encode_chat(
+    tokenizer: PromptTokenizer, messages: list[dict[str, object]], max_tokens: int | None = None
+) -> list[int]:
+    """Tokens of a conversation. The chat template alone decides whether it begins with bos. Raises
+    RequestError where they are more than `max_tokens` by the length of what it gives."""
+    text = tokenizer.render_chat(messages)
+    if max_tokens is not None:
+        check_length(tokenizer, text, max_tokens)
+    return tokenizer.encode(text)
 
 
 def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
@@ -48,6 +82,11 @@ def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
     if not isinstance(prompt, Iterable):
         raise no_prompt(prompt)
     listed = list(prompt)
+    # Nearly always; an array of them takes twice as long.
+    if set(map(type, listed)) == {int}:
+        if not 0 <= min(listed) <= max(listed) < vocab_size:
+            raise _no_token_id(listed, vocab_size)
+        return listed
     try:
         token_ids = array("i", listed)
     except (TypeError, OverflowError) as error:
@@ -60,7 +99,7 @@ def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
 def no_prompt(seen: object) -> RequestError:
     return RequestError(
         "a prompt is a text or a list of token ids",
-        seen=shown(seen),
+        seen=quoted(seen, MAX_SEEN_CHARS),
         remedy="Give one, or a list of them; a single id stands in a list.",
     )
 
@@ -68,7 +107,7 @@ def no_prompt(seen: object) -> RequestError:
 def _no_token_id(prompt: list[int], vocab_size: int) -> RequestError:
     return RequestError(
         "the prompt holds a token id that the model does not have",
-        seen=shown(next(one for one in prompt if not _is_token_id(one, vocab_size))),
+        seen=quoted(next(one for one in prompt if not _is_token_id(one, vocab_size))),
         remedy=f"Token ids are integers from 0 to {vocab_size - 1}; leave out of a text what names "
         "a token that only the tokenizer has.",
     )

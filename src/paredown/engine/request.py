@@ -72,9 +72,12 @@ class Request:
     is_long: bool = False
     # What the first page will hold; None where the prompt does not fill one.
     first_page: Hashable = field(init=False, repr=False)
+    # Whether it was asked for together with others.
+    is_wide: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._packed_prompt = packed(self.token_ids)
+        self.is_wide = self.service.num_together > 1
         has_page = self.num_prompt_tokens >= PAGE_SIZE
         self.first_page = self.contents(0, 1)[0] if has_page else None
 

@@ -16,6 +16,7 @@ from typing import Protocol
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import RequestError
 from paredown.executors.sampler import Logprobs
+from paredown.shown import quoted
 
 Text = str | list[int]
 
@@ -126,7 +127,7 @@ def encode_pair(
     if not after:
         raise RequestError(
             "a continuation has no tokens of its own",
-            seen=repr(continuation),
+            seen=quoted(continuation),
             remedy="Give one that goes on after the context.",
         )
     return before, after

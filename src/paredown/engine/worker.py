@@ -10,12 +10,14 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 from paredown.engine.engine import Engine
+from paredown.engine.packed_logprobs import PackedLogprobs
+from paredown.engine.request import Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -24,6 +26,8 @@ from paredown.errors import ParedownError
 
 LOGGER = logging.getLogger(__name__)
 STOP_TIMEOUT_S = 10.0
+# How long requests that come in may hold up the next step; one prompt may take longer.
+MAX_TAKING_S = 0.002
 Status = Literal["loading", "ready", "stalled", "stopped", "dead"]
 Event = list[tuple[int, RequestOutput]] | Exception
 
@@ -43,16 +47,25 @@ class Job:
 
 
 class Session:
-    """The jobs of one HTTP request, accepted or refused together. It belongs to the event loop
-    that it was made in."""
+    """The answers of one HTTP request, whose jobs are accepted or refused together. It belongs to
+    the event loop that it was made in."""
 
-    def __init__(self, jobs: list[Job]) -> None:
-        self.jobs = jobs
+    def __init__(self, num_answers: int) -> None:
+        # Not known yet where its places are taken before its texts are read.
+        self.jobs: list[Job] = []
         self.loop = asyncio.get_running_loop()
-        self.num_answers = self.num_unfinished = sum(job.params.n for job in jobs)
+        self.num_answers = self.num_unfinished = num_answers
         self.is_closed = False
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._first: list[tuple[int, RequestOutput]] = []
+
+    def put(self, event: Event) -> None:
+        """What the engine gave or raised. Log-probabilities that must wait are packed."""
+        if not self.events.empty() and not isinstance(event, Exception):
+            for _, output in event:
+                if output.logprobs:
+                    output.logprobs = PackedLogprobs(output.logprobs)
+        self.events.put_nowait(event)
 
     async def start(self) -> None:
         """Waits for the first piece of an answer. Raises what the engine refused the jobs with."""
@@ -107,6 +120,9 @@ class Worker:
         self._num_open_answers = 0
         # Of the engine's thread alone: where the outputs of each live request go.
         self._places: dict[int, tuple[Session, int]] = {}
+        # Likewise: who is being submitted.
+        self._opening: Iterator[None] | None = None
+        self._opened: Session | None = None
 
     @property
     def status(self) -> Status:
@@ -149,14 +165,27 @@ class Worker:
         self.ask_to_stop()
         self._thread.join(STOP_TIMEOUT_S)
 
-    def open(self, jobs: list[Job]) -> Session:
-        """Hands the jobs to the engine; close the session in any case. Raises UnavailableError, or
-        QueueFullError when there is no room for the jobs at all."""
+    @property
+    def max_prompt_tokens(self) -> int:
+        """No prompt may have more. Raises UnavailableError before the model is loaded."""
+        if self._engine is None:
+            raise self._unavailable()
+        return self._engine.scheduler.max_tokens_per_request - 1
+
+    def check_prompt(self, num_tokens: int) -> None:
+        """Raises RequestError or CapacityError for a prompt that can never be answered."""
+        if self._engine is None:
+            raise self._unavailable()
+        self._engine.scheduler.check_prompt(num_tokens)
+
+    def admit(self, num_answers: int) -> Session:
+        """Takes places for so many answers, before any work is done for them; close the session in
+        any case. Raises UnavailableError, or QueueFullError when there is no room for them."""
         if self._engine is None:
             raise self._unavailable()
         config = self._engine.scheduler.config
         max_jobs = config.num_places + config.max_waiting
-        session = Session(jobs)
+        session = Session(num_answers)
         with self._door:
             if self._status != "ready":
                 raise self._unavailable()
@@ -166,16 +195,37 @@ class Worker:
                     seen=f"{self._num_open_answers} open + {session.num_answers} new of {max_jobs}",
                     remedy="Send the request again later.",
                 )
-            self._inbox.put(_Open(session))
             self._num_open_answers += session.num_answers
+        return session
+
+    def submit(self, session: Session, jobs: list[Job]) -> None:
+        """Hands the jobs of an admitted session to the engine. Raises UnavailableError."""
+        assert session.num_answers == sum(job.params.n for job in jobs)
+        with self._door:
+            if self._status != "ready":
+                raise self._unavailable()
+            session.jobs = jobs
+            self._inbox.put(_Open(session))
+
+    def open(self, jobs: list[Job]) -> Session:
+        """Admits the jobs and submits them; close the session in any case."""
+        session = self.admit(sum(job.params.n for job in jobs))
+        try:
+            self.submit(session, jobs)
+        except BaseException:
+            self.close(session)
+            raise
         return session
 
     def close(self, session: Session) -> None:
         """Cancels what is unfinished, within one step. It counts as open until then: else clients
-        that hang up during a long step could put any number of jobs into the inbox."""
+        that hang up during a long step could put any number of jobs into the inbox. Closing once
+        more does nothing."""
         with self._door:
+            if session.is_closed:
+                return
             session.is_closed = True
-            if session.num_unfinished and self._status == "ready":
+            if session.jobs and session.num_unfinished and self._status == "ready":
                 self._inbox.put(_Close(session))
             else:
                 self._num_open_answers -= session.num_answers
@@ -204,7 +254,7 @@ class Worker:
     def _serve(self, engine: Engine) -> None:
         while True:
             self._step_start_s = None
-            if not engine.has_work:
+            if not engine.has_work and self._opening is None:
                 message = self._inbox.get()
                 self._step_start_s = time.monotonic()
                 if message is None:
@@ -212,36 +262,63 @@ class Worker:
                 self._handle(engine, message)
             else:
                 self._step_start_s = time.monotonic()
-            while not self._inbox.empty():
+            if not self._take_messages(engine):
+                return
+            self._deliver(engine.step())
+
+    def _take_messages(self, engine: Engine) -> bool:
+        """Handles what has come, in order, for as long as a step may wait for it. False where the
+        thread is to leave."""
+        end_s = time.monotonic() + MAX_TAKING_S
+        while self._opening is not None or not self._inbox.empty():
+            if self._opening is not None:
+                if next(self._opening, self) is self:
+                    self._opened = self._opening = None
+            else:
                 message = self._inbox.get()
                 if message is None:
-                    return
+                    return False
                 self._handle(engine, message)
-            self._deliver(engine.step())
+            if time.monotonic() >= end_s:
+                break
+        return True
 
     def _handle(self, engine: Engine, message: _Open | _Close) -> None:
         session = message.session
         if isinstance(message, _Open):
-            if session.is_closed:  # nobody waits for it any more
-                return
-            requests = []
-            try:
-                for job in session.jobs:
-                    requests += engine.submit_many(job.prompt_token_ids, job.params, job.service)
-            except Exception as error:  # a bug of ours, too, ends the session that met it alone
-                if not isinstance(error, ParedownError):
-                    LOGGER.exception("a request could not be submitted")
-                for request in requests:
-                    engine.cancel(request.id)
-                self._post([(session, error)])
-                return
-            self._places |= {one.id: (session, i) for i, one in enumerate(requests)}
+            self._opened, self._opening = session, self._open_in_pieces(engine, session)
         else:
             with self._door:
                 self._num_open_answers -= session.num_answers
             for request_id in [i for i, place in self._places.items() if place[0] is session]:
                 engine.cancel(request_id)
                 del self._places[request_id]
+
+    def _open_in_pieces(self, engine: Engine, session: Session) -> Iterator[None]:
+        """Submits the jobs, which may be many and long, one after the other: steps of others go on
+        between them. All are checked before the first is submitted."""
+        requests: list[Request] = []
+        try:
+            for job in session.jobs:
+                if session.is_closed:  # nobody waits for it any more
+                    return
+                engine.check(job.prompt_token_ids, job.params)
+                yield
+            engine.scheduler.check_room(session.num_answers)
+            for job in session.jobs:
+                if session.is_closed:
+                    return
+                made = engine.submit_many(job.prompt_token_ids, job.params, job.service)
+                self._places |= {one.id: (session, i) for i, one in enumerate(made, len(requests))}
+                requests += made
+                yield
+        except Exception as error:  # a bug of ours, too, ends the session that met it alone
+            if not isinstance(error, ParedownError):
+                LOGGER.exception("a request could not be submitted")
+            for request in requests:
+                engine.cancel(request.id)
+                self._places.pop(request.id, None)
+            self._post([(session, error)])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
         events: dict[int, tuple[Session, list[tuple[int, RequestOutput]]]] = {}
@@ -265,6 +342,8 @@ class Worker:
     def _end(self, status: Status) -> None:
         """Tells every session that there will be no more, those still in the inbox too."""
         sessions = {id(session): session for session, _ in self._places.values()}
+        if self._opened is not None:
+            sessions[id(self._opened)] = self._opened
         with self._door:
             self._set_status(status)
             while not self._inbox.empty():
@@ -299,7 +378,7 @@ class Worker:
 
 def _put_all(events: list[tuple[Session, Event]]) -> None:
     for session, event in events:
-        session.events.put_nowait(event)
+        session.put(event)
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -4,17 +4,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.errors import ConfigError
+from paredown.files.user_cache import OFF, VARIABLE, check_named_cache, named_cache
 from paredown.units import GIBI, MEBI
-
-VARIABLE = "PAREDOWN_CACHE"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheConfig:
-    """`folder`            the only place; None: next to the checkpoint, else the user's cache
+    """`folder`            the user's own; None: the cache folder of files/user_cache.py
     `min_bytes`         packed weights below this are packed in less time than they are worth
-    `max_folder_bytes`  the user's cache folder, or `folder`, drops its oldest files beyond this
+    `max_folder_bytes`  the folder drops its oldest files beyond this
     """
 
     folder: Path | None = None
@@ -23,18 +21,11 @@ class CacheConfig:
 
     @classmethod
     def from_environment(cls) -> "CacheConfig | None":
-        """PAREDOWN_CACHE: "off" (None is returned), a folder, or nothing for the default places.
-        Raises ConfigError for what is not a folder."""
-        value = os.environ.get(VARIABLE, "")
-        if value == "off":
+        """PAREDOWN_CACHE: "off" (None is returned), a folder, or nothing for the default one.
+        Raises ConfigError for what is not a folder that only the user can write to."""
+        if os.environ.get(VARIABLE) == OFF:
             return None
-        if not value:
-            return cls()
-        folder = Path(value)
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(
-                f"{VARIABLE} does not name a folder",
-                seen=value,
-                remedy=f"Set {VARIABLE} to a folder, to off, or not at all.",
-            )
+        folder = named_cache()
+        if folder is not None:
+            check_named_cache(folder)
         return cls(folder=folder)

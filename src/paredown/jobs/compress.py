@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.workspace import check_workspace, workspace_path
 from paredown.compress.checked_recipe import check_recipe
 from paredown.compress.compress import CompressResult, compress
 from paredown.compress.recipe import Recipe
@@ -89,6 +90,8 @@ def compress_and_verify(
         # Taking a text may mean to have the model write one: what cannot work is told before.
         checked = check_recipe(source.floats, recipe)
         needed = recipe.needs_calibration
+        if needed:
+            check_workspace(workspace_path(output))
         windows = calibration_windows(source.original, calibration, num_threads) if needed else None
         verifier = None
         if verify is not None:

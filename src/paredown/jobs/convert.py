@@ -27,6 +27,7 @@ from paredown.jobs.open_source import open_source
 from paredown.jobs.verify_config import NOT_WANTED
 from paredown.kernels.probe import resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.whole_file import is_there
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.progress import OnProgress
 
@@ -132,7 +133,7 @@ class _Carrier:
         self.skipped: str | None = None
         self._verified: VerifiedSource | None = None
         self._num_threads = num_threads
-        if not verification_path(source.path).exists():
+        if not is_there(verification_path(source.path)):
             self.skipped = f"{source.path} has no {verification_path(source.path).name}"
         elif not keeps_codes:
             self.skipped = "the target holds other numbers than those that were verified"

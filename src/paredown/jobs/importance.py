@@ -9,7 +9,7 @@ from typing import Literal
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.source_digest import source_digest
-from paredown.compress.calibrate.workspace import open_workspace, workspace_path
+from paredown.compress.calibrate.workspace import check_workspace, open_workspace, workspace_path
 from paredown.compress.convert.importance_file import read_importance, write_importance
 from paredown.compress.importance import Importance
 from paredown.errors import OutputError
@@ -89,6 +89,7 @@ def _calibrated(
     # What reads files alone needs no PyTorch.
     from paredown.compress.calibrate.importance_walk import importance_walk
 
+    check_workspace(workspace_path(output))
     windows = calibration_windows(source, config.calibration, num_threads)
     parts = [
         "importance",

@@ -5,6 +5,9 @@ import numpy.typing as npt
 
 LAYOUT_VERSION: int
 MAX_DECODE_TOKENS: int
+MAX_EXPERTS: int
+MAX_HEAD_DIM: int
+MAX_SIZE: int
 MAX_THREADS: int
 
 class ThreadError(RuntimeError):

@@ -1,6 +1,7 @@
 """What the native core is told of a model, and which models it does not run."""
 
 from paredown.errors import UnsupportedError
+from paredown.kernels import _core
 from paredown.kernels.padded_heads import LANES, score_scale
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
@@ -21,6 +22,7 @@ NOT_NATIVE_REMEDY = (
 def check_native(spec: ModelSpec) -> None:
     """Raises UnsupportedError, naming what of the model the native core does not run."""
     _check_lanes("hidden_size", spec.hidden_size)
+    _check_counts(spec)
     for layer in spec.layer_counts:
         for name, size in _layer_sizes(layer).items():
             _check_lanes(name, size)
@@ -49,6 +51,29 @@ def _layer_sizes(layer: LayerSpec) -> dict[str, int]:
         return sizes | {"intermediate_size": layer.mlp.size}
     sizes["experts.intermediate_size"] = layer.mlp.size
     return sizes | {"experts.shared_intermediate_size": layer.mlp.shared_size or 0}
+
+
+def _check_counts(spec: ModelSpec) -> None:
+    """Refuses what the core does not count: far beyond any model, but a config may say it."""
+    counts = [("vocab_size", spec.vocab_size, _core.MAX_SIZE)]
+    counts.append(("hidden_size", spec.hidden_size, _core.MAX_SIZE))
+    for layer in spec.layer_counts:
+        attention, mlp = layer.attention, layer.mlp
+        heads = attention.num_heads + 2 * attention.num_kv_heads
+        counts.append(("head_dim", attention.head_dim, _core.MAX_HEAD_DIM))
+        counts.append(("rows of q, k and v", heads * attention.head_dim, _core.MAX_SIZE))
+        widest = mlp.size
+        if isinstance(mlp, Experts):
+            counts.append(("num_experts", mlp.num, _core.MAX_EXPERTS))
+            widest = max(mlp.size, mlp.shared_size or 0)
+        counts.append(("rows of gate and up", 2 * widest, _core.MAX_SIZE))
+    for name, count, most in counts:
+        if count > most:
+            raise UnsupportedError(
+                f"the native core holds no model of so many {name}",
+                seen=f"{count}, at most {most}",
+                remedy=NOT_NATIVE_REMEDY,
+            )
 
 
 def _check_lanes(name: str, size: int) -> None:

@@ -1,12 +1,15 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CapacityError
 from paredown.kernels import _core
+from paredown.kernels.blob_fields import blob_fields
 from paredown.kernels.core_config import core_config
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.linear_source import LinearSource
@@ -19,6 +22,16 @@ from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightDType
 
 Ints = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+# The fields of a blob beside its part.
+_BLOB_TYPES: dict[str, dict[str, type]] = {
+    "linear": {"role": str, "layer": int, "shape": dict},
+    "embedding": {"kind": str},
+    "positions": {"kind": str, "offset": int},
+    "norm.weight": {"role": str, "layer": int},
+    "norm.bias": {"role": str, "layer": int},
+}
 
 
 class NativeModel:
@@ -141,30 +154,50 @@ class NativeModel:
         """Fills an empty model with what another of the same spec had packed. The model keeps the
         arrays; norms are copied. Raises ValueError for blobs that do not make up the spec."""
         norms: dict[tuple[str, int], dict[str, list[float]]] = {}
-        has_embedding = False
+        tables = set[str]()
         for blob in blobs:
-            if blob.fields["part"] != "linear":
+            part = blob.fields.get("part")
+            if not isinstance(part, str) or part not in _BLOB_TYPES:
+                raise ValueError(f"a blob of an unknown part {str(part)[:40]!r}")
+            fields = blob_fields(blob.fields, {"part": str, **_BLOB_TYPES[part]})
+            del fields["part"]
+            if part.startswith("norm."):
+                norm = norms.setdefault((fields["role"], fields["layer"]), {})
+                if part in norm:
+                    raise ValueError(f"two blobs of {fields['role']}'s {part}")
+                norm[part] = blob.data.view(np.float32).tolist()
+            else:
+                self._borrow(part, fields, blob.data, tables)
+            if part != "linear":
                 self._blobs.append(blob)
-            fields, data = dict(blob.fields), blob.data
-            match fields.pop("part"):
-                case "linear":
-                    has_embedding |= fields["role"] == "embedding"
-                    self._core.borrow_linear(**fields, bytes=data)
-                case "embedding":
-                    self._core.borrow_embedding(**fields, bytes=data)
-                    has_embedding = True
-                case "positions":
-                    self._core.borrow_positions(**fields, bytes=data)
-                case "norm.weight" | "norm.bias" as part:
-                    place = (fields["role"], fields["layer"])
-                    norms.setdefault(place, {})[part] = data.view(np.float32).tolist()
-                case part:
-                    raise ValueError(f"a blob of an unknown part {part!r}")
         for (role, layer), norm in norms.items():
+            if "norm.weight" not in norm:
+                raise ValueError(f"{role} has a bias and no weight")
             self._core.set_norm(role, layer, norm["norm.weight"], norm.get("norm.bias", []))
-        if self.spec.output.is_tied and not has_embedding:
+        if ("positions" in tables) != (self.spec.embedding.positions is not None):
+            raise ValueError("a table of positions is missing, or belongs to another model")
+        if self.spec.output.is_tied and "embedding" not in tables:
             self._core.tie_embedding()
         self._core.check_weights()
+
+    def _borrow(self, part: str, fields: dict[str, Any], data: Bytes, tables: set[str]) -> None:
+        """Anything but a norm. `tables` are those that came before; one that comes twice would
+        take the place of the first."""
+        if part == "linear":
+            self._core.borrow_linear(**fields, bytes=data)
+        table = fields["role"] if part == "linear" else part
+        if table not in ("embedding", "positions"):
+            return
+        if table in tables:
+            raise ValueError(f"two blobs of the {table}")
+        tables.add(table)
+        if part == "embedding":
+            self._core.borrow_embedding(**fields, bytes=data)
+        elif part == "positions":
+            learned = self.spec.embedding.positions
+            if learned is None or fields["offset"] != learned.offset:
+                raise ValueError("the table of positions is not that of this model")
+            self._core.borrow_positions(**fields, bytes=data)
 
     def copy_pages(self, pairs: Ints) -> None:
         """Copies pages over all layers, in order: from pairs[0] to pairs[1], from pairs[2] on."""
@@ -212,7 +245,10 @@ class NativeModel:
 def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
     """The most that `NativeModel.step_bytes` becomes with steps of `num_tokens` tokens. Steps take
     less only where no threads share a context (csrc/model/attention_runner.h)."""
-    return _core.step_bytes(core_config(context, kv), num_threads, num_tokens)
+    # Pages beyond those of one text add nothing, and a user may ask for any number.
+    num_pages = min(kv.num_pages, context.max_request_tokens)
+    config = core_config(context, replace(kv, num_pages=num_pages))
+    return _core.step_bytes(config, num_threads, num_tokens)
 
 
 def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paredown.files.own_file import open_own_file
 from paredown.kernels import _core
 
 Bytes = npt.NDArray[np.uint8]
@@ -56,12 +57,21 @@ class Blob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """Where a blob lies in the payload."""
+
+    fields: Mapping[str, Any]
+    offset: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Header:
     key: str
     layout: int
     payload_offset: int
     payload_bytes: int
-    entries: list[dict[str, object]]
+    entries: list[_Entry]
     hashes: npt.NDArray[np.uint64]
 
 
@@ -101,8 +111,9 @@ class PackedFile:
     core, beside the caller. Its blobs may be used once `verify` has returned."""
 
     def __init__(self, path: Path, key: str, num_threads: int) -> None:
-        """Raises PackedFileError, and OSError when there is no such file or no access to it."""
-        with path.open("rb") as file:
+        """Raises PackedFileError, and OSError when there is no such file, no access to it, or
+        somebody else can have written it (files/own_file.py)."""
+        with open_own_file(path) as file:
             if os.fstat(file.fileno()).st_size < _PREFIX.size:
                 raise PackedFileError("it is shorter than a header")
             mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
@@ -134,11 +145,8 @@ class PackedFile:
     def blobs(self) -> Iterator[Blob]:
         """Views of the mapping, which lives as long as one of them."""
         for entry in self._header.entries:
-            fields, offset, num_bytes = entry["fields"], entry["offset"], entry["num_bytes"]
-            assert isinstance(fields, dict)
-            assert isinstance(offset, int)
-            assert isinstance(num_bytes, int)
-            yield Blob(fields=fields, data=self._payload[offset : offset + num_bytes])
+            data = self._payload[entry.offset : entry.offset + entry.num_bytes]
+            yield Blob(fields=entry.fields, data=data)
 
     def _hash(self, num_threads: int) -> None:
         try:
@@ -206,18 +214,38 @@ def _decode(data: Bytes) -> _Header:
     if version != FORMAT_VERSION:
         raise PackedFileError(f"its format is number {version}")
     end = _PREFIX.size + table_bytes + 8 * num_chunks
-    rest = data[_PREFIX.size : end].tobytes() if end <= len(data) else b""
+    rest = data[_PREFIX.size : end].tobytes() if end <= min(len(data), PIECE_BYTES) else b""
     if _header_digest(table_bytes, num_chunks, rest) != digest:
         raise PackedFileError("its header is damaged")
-    table = json.loads(rest[:table_bytes])
-    return _Header(
-        key=table["key"],
-        layout=table["layout"],
-        payload_offset=_round_up(end, CHUNK_BYTES),
-        payload_bytes=table["payload_bytes"],
-        entries=table["entries"],
-        hashes=np.frombuffer(rest[table_bytes:], np.uint64),
-    )
+    # Whole as it is, the header may still say what no writer here says.
+    try:
+        table = json.loads(rest[:table_bytes])
+        return _Header(
+            key=str(table["key"]),
+            layout=_count(table["layout"]),
+            payload_offset=_round_up(end, CHUNK_BYTES),
+            payload_bytes=_count(table["payload_bytes"]),
+            entries=[_entry(one, table["payload_bytes"]) for one in table["entries"]],
+            hashes=np.frombuffer(rest[table_bytes:], np.uint64),
+        )
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise PackedFileError(f"its header is odd: {type(error).__name__}") from error
+
+
+def _entry(found: object, payload_bytes: int) -> _Entry:
+    """Raises ValueError, LookupError or TypeError for anything but a blob within the payload."""
+    if not isinstance(found, dict) or not isinstance(found["fields"], dict):
+        raise TypeError("a blob is no object")
+    offset, num_bytes = _count(found["offset"]), _count(found["num_bytes"])
+    if offset % PAGE_BYTES or offset > payload_bytes or num_bytes > payload_bytes - offset:
+        raise ValueError("a blob beyond the payload")
+    return _Entry(fields=found["fields"], offset=offset, num_bytes=num_bytes)
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("no count")
+    return value
 
 
 def _header_digest(table_bytes: int, num_chunks: int, rest: bytes) -> bytes:

@@ -37,6 +37,7 @@ from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors
 from paredown.models.stored_inputs import stored_inputs
 from paredown.models.text_part import text_config, text_tensors
+from paredown.shown import shown_lines
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.run_form import run_form
@@ -99,7 +100,7 @@ class Checkpoint:
             file_bytes=tensors.file_bytes,
             names=names,
             forms=contents.forms,
-            notes=(
+            notes=shown_lines(
                 *part_notes,
                 *config_notes,
                 *_notes(quantization, contents.forms, spec, names),
@@ -125,7 +126,9 @@ class Checkpoint:
             file_bytes=model.file.file_bytes,
             names=model.names,
             blocks=model.blocks,
-            notes=(*model.notes, *padded_notes(model.spec, model.names, coded.__contains__)),
+            notes=shown_lines(
+                *model.notes, *padded_notes(model.spec, model.names, coded.__contains__)
+            ),
         )
 
     @property

@@ -7,6 +7,7 @@ from paredown.models.config import family_from_config, read_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object
 from paredown.models.text_part import text_config
+from paredown.shown import shown_lines
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -75,5 +76,5 @@ def read_config_alone(path: Path) -> ConfigAlone:
     return ConfigAlone(
         spec=spec,
         weights=_DTYPES.get(str(dtype), WeightSpec(dtype="bf16")),
-        notes=tuple(notes),
+        notes=shown_lines(*notes),
     )

@@ -38,14 +38,8 @@ class ContentRecord:
             fields = json.loads(text)
             states = tuple(FileState(**one) for one in fields["files"])
             return cls(states=states, digest=str(fields["digest"]))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"not a record of contents: {error}") from error
-
-    def may_match(self, states: tuple[FileState, ...]) -> bool:
-        """Whether files of other times or places can still have this content."""
-        return [(one.name, one.num_bytes) for one in self.states] == [
-            (one.name, one.num_bytes) for one in states
-        ]
 
 
 def mapped_states(checkpoint: Checkpoint) -> tuple[FileState, ...]:

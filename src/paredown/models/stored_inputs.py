@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import cast, get_args
 
 from paredown.errors import CheckpointError
+from paredown.shown import quoted
 from paredown.spec.weight import ActivationDType, WeightSpec
 
 INPUTS_FIELD = "paredown"
@@ -70,6 +71,6 @@ def with_stored_inputs(
 def _unknown(what: str, seen: object) -> CheckpointError:
     return CheckpointError(
         f"config.json: {what}",
-        seen=repr(seen)[:80],
+        seen=quoted(seen, 80),
         remedy=f'Take "{INPUTS_FIELD}" out: inputs are read as the formats say then.',
     )

@@ -6,16 +6,20 @@ that it does not have alone. A field of that kind that nobody read, and whose va
 neutral one, says of the model what neither runs.
 """
 
+import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from fnmatch import translate
 
 from paredown.errors import UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.known_fields import HARMLESS, NEUTRAL, ROTARY_HARMLESS, SWITCHES
 from paredown.models.families.spec_values import AGREES
+from paredown.shown import quoted
 from paredown.spec.model import ModelSpec
 
+# All at once: a config may have a hundred thousand fields.
+_HARMLESS = re.compile("|".join(map(translate, HARMLESS)))
 _ROTARY = ("rope_scaling.", "rope_parameters.")
 
 
@@ -44,7 +48,7 @@ def notes_of_unread(fields: Fields, spec: ModelSpec, family: Family) -> tuple[st
 
 def is_harmless(name: str) -> bool:
     """Whether the field changes no number of a step."""
-    return any(fnmatchcase(name, pattern) for pattern in HARMLESS)
+    return _HARMLESS.match(name) is not None
 
 
 def is_known(name: str) -> bool:
@@ -64,7 +68,7 @@ def is_neutral(name: str, value: object, spec: ModelSpec, config: Mapping[str, o
 def _not_applied(where: str, name: str, value: object, spec: ModelSpec) -> UnsupportedError:
     return UnsupportedError(
         f"{where} sets {name!r}, which is not applied to the family {spec.family!r} here",
-        seen=repr(value)[:80],
+        seen=quoted(value, 80),
         remedy=f"Take {name} out of {where} if the model was trained without it, or set the "
         "model_type of a family that has it.",
     )

@@ -8,6 +8,7 @@ from paredown.evaluate.verify.verification import Verification
 from paredown.optimize.bounds import Bounds, Gap
 from paredown.optimize.candidates import Skipped
 from paredown.optimize.text_choice import TextChoice
+from paredown.shell_word import shell_path
 from paredown.spec.machine import Machine
 
 
@@ -47,7 +48,7 @@ class OptimizeResult:
     @property
     def serve_line(self) -> str | None:
         """The command that serves what was chosen."""
-        return None if self.output is None else f"paredown serve {self.output}"
+        return None if self.output is None else f"paredown serve {shell_path(self.output)}"
 
     def as_json(self) -> dict[str, object]:
         return {

@@ -21,6 +21,7 @@ from paredown.evaluate.pictures.picture import (
     SKY,
     Theme,
     load_matplotlib,
+    picture_text,
 )
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.optimize.choose import quality_loss
@@ -258,7 +259,7 @@ def _label(
     """Names beside their points, off the `lines`; a fine line to those that stand away."""
     pixels = [(float(x), float(y)) for x, y in panel.transData.transform(points)]
     style = {"fontsize": _FONT, "color": theme.ink, "ha": "center", "va": "center", "zorder": 5}
-    texts = [panel.text(0, 0, one.name, **style) for one in candidates]
+    texts = [panel.text(0, 0, picture_text(one.name), **style) for one in candidates]
     boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts]
     bounds = panel.get_window_extent()
     frame = Box(left=bounds.x0, bottom=bounds.y0, right=bounds.x1, top=bounds.y1)

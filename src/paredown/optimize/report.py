@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
+from paredown.shown import shown
 from paredown.units import format_bytes, format_rate
+
+_MAX_CHARS = 2_000
 
 _TEMPLATE = """<!doctype html>
 <html lang="en">
@@ -149,7 +153,9 @@ equally fast.</p>
 
 def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) -> str:
     """The page of an OptimizeResult's JSON, with the picture of the front for either scheme."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize
+    )
     reference = result["reference"]
     chosen = next((one for one in result["candidates"] if one["name"] == result["chosen"]), None)
 
@@ -192,8 +198,13 @@ def _rule(bounds: Mapping[str, Any]) -> str:
     return f"{best} within {', '.join(limits)}"
 
 
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+def _finalize(value: object) -> object:
+    """Names and notes of a model on one line, escaped; `autoescape` does what HTML needs."""
+    return shown(value, _MAX_CHARS) if type(value) is str else value
+
+
+def _data_uri(png: bytes) -> Markup:
+    return Markup(f"data:image/png;base64,{base64.b64encode(png).decode()}")
 
 
 def _number(value: float | None, digits: int) -> str:

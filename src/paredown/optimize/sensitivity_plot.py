@@ -14,6 +14,7 @@ from paredown.evaluate.pictures.picture import (
     RED,
     Theme,
     load_matplotlib,
+    picture_text,
     require_matplotlib,
 )
 from paredown.models.files.output_folder import check_output_folder, output_folder
@@ -73,7 +74,7 @@ def _draw_panel(panel: Any, name: str, table: SensitivityTable, theme: Theme) ->
         zorder=3,
     )
     named = [(row.name, y) for row, y in zip(rows, places, strict=True) if row]
-    panel.set_yticks([y for _, y in named], labels=[label for label, _ in named])
+    panel.set_yticks([y for _, y in named], labels=[picture_text(label) for label, _ in named])
     panel.set_facecolor(theme.paper)
     panel.grid(visible=True, axis="x", color=theme.grid, linewidth=0.8)
     panel.set_axisbelow(True)
@@ -83,7 +84,7 @@ def _draw_panel(panel: Any, name: str, table: SensitivityTable, theme: Theme) ->
     panel.set_xlabel("KL divergence, nats per token", color=theme.ink, fontsize=_FONT + 1)
     panel.locator_params(axis="x", nbins=6)
     title = f"{name} in {table.what}; everything: {table.everything.kl_divergence:.4g}"
-    panel.set_title(title, color=theme.ink, fontsize=_FONT + 1, loc="left")
+    panel.set_title(picture_text(title), color=theme.ink, fontsize=_FONT + 1, loc="left")
     for spine in panel.spines.values():
         spine.set_visible(False)
     largest = max([_LEAST_KL, *alone, *(x for x, _ in dots)])

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from paredown.errors import ConfigError
+from paredown.shown import quoted
 
 MAX_TOKENS = 1 << 24
 
@@ -55,7 +56,7 @@ def parse_lengths(text: str, *, limit: int = MAX_TOKENS) -> Lengths:
             return Lengths(low=low, high=high)
     raise ConfigError(
         "this is not a number of tokens",
-        seen=repr(text)[:80],
+        seen=quoted(text, 80),
         remedy="Write 512 (always), 100-900 (equally likely) or ~512 (log-normal with this mean); "
         f"from 1 to {MAX_TOKENS}.",
     )

@@ -13,6 +13,7 @@ from paredown.evaluate.pictures.picture import (
     RED,
     Theme,
     load_matplotlib,
+    picture_text,
     require_matplotlib,
 )
 from paredown.models.files.whole_file import whole_file
@@ -36,7 +37,7 @@ def draw_simulation(found: Simulation, limits: LatencyLimits, title: str) -> byt
         figsize=(10, 4.2), dpi=_DPI, facecolor=theme.paper, layout="constrained"
     )
     load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
-    figure.suptitle(title, x=0.01, ha="left", color=theme.ink, fontsize=11)
+    figure.suptitle(picture_text(title), x=0.01, ha="left", color=theme.ink, fontsize=11)
     latency, queue = figure.subplots(1, 2, gridspec_kw={"width_ratios": (1, 1.4)})
     _draw_latencies(latency, found, limits, theme)
     _draw_queue(queue, found, theme)

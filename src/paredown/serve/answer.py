@@ -5,21 +5,29 @@ The two endpoints differ in how a piece looks, which is what a Format says; the 
 
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.worker import Job, Session
+from paredown.serve.admission import Admission
 from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
+from paredown.serve.json_stream import JsonStream, to_json
 from paredown.serve.logprobs import LogprobRow, LogprobRows
+from paredown.serve.pacer import Breath
 from paredown.serve.sse import EventStream
 from paredown.serve.state import ServerState
+from paredown.serve.token_parts import Parts, TokenParts
 
 Body = dict[str, object]
+# A reply of at most so many log-probabilities, and characters, is written in one go: 1 ms.
+MAX_INLINE_LOGPROBS = 512
+MAX_INLINE_CHARS = 2**17
 
 
 class Piece:
@@ -38,14 +46,53 @@ class Piece:
         self.finish_reason = output.finish_reason
 
 
+class WholeAnswer:
+    """All that one job has given, packed until it is written."""
+
+    def __init__(self, number: int, prompt_token_ids: list[int]) -> None:
+        self.number = number
+        self.prompt_token_ids = prompt_token_ids
+        self.logprobs = PackedLogprobs()
+        self.finish_reason: str | None = None
+        self._texts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def num_chars(self) -> int:
+        return sum(map(len, self._texts))
+
+    def add(self, output: RequestOutput) -> None:
+        self._texts.append(output.text)
+        if output.logprobs:
+            self.logprobs.extend(output.logprobs)
+        self.finish_reason = output.finish_reason
+
+    def as_piece(self, rows: LogprobRows) -> Piece:
+        piece = Piece(self.number)
+        piece.text, piece.finish_reason = self.text, self.finish_reason
+        if self.logprobs:
+            piece.logprobs += map(rows.next_row, self.logprobs)
+        return piece
+
+
 class Format(Protocol):
-    """How an endpoint writes."""
+    """How an endpoint writes. `choice_json` is the JSON of `choice` in pieces, and `token_parts`
+    what it writes around the log-probability of each token."""
 
     id_prefix: str
     whole_object: str
     chunk_object: str
 
     def choice(self, piece: Piece) -> Body: ...
+
+    def choice_json(
+        self, answer: WholeAnswer, rows: LogprobRows, parts: TokenParts
+    ) -> Iterator[str]: ...
+
+    def token_parts(self, text: str | bytes) -> Parts: ...
 
     def chunk_choice(self, piece: Piece) -> Body: ...
 
@@ -56,50 +103,84 @@ class Answer:
     """`num_prompt_tokens` counts each prompt once, however many choices it has."""
 
     def __init__(
-        self, state: ServerState, shape: Format, jobs: list[Job], *, num_prompt_tokens: int
+        self,
+        state: ServerState,
+        shape: Format,
+        jobs: list[Job],
+        *,
+        admission: Admission,
+        stream: bool,
+        usage: bool,
     ) -> None:
         self._state = state
         self._shape = shape
         self._jobs = jobs
+        self._admission = admission
+        self._is_stream, self._tells_usage = stream, usage
         self._num_answers = sum(job.params.n for job in jobs)
-        self._num_prompt_tokens = num_prompt_tokens
+        self._num_prompt_tokens = sum(len(job.prompt_token_ids) for job in jobs)
         self._num_generated_tokens = 0
         self._id = f"{shape.id_prefix}-{secrets.token_hex(16)}"
         self._created_s = int(time.time())
 
-    async def respond(self, request: Request, *, stream: bool, usage: bool) -> Response:
-        """The reply; what the engine refuses comes as an error status, in a stream too."""
-        session = self._state.worker.open(self._jobs)
-        is_streaming = False
+    async def respond(self, request: Request) -> Response:
+        """The reply; what the engine refuses comes as an error status, in a stream too. The
+        admission is closed when all is sent, or in any other case."""
+        session, close = self._admission.session, self._admission.close
+        is_sending = False
         try:
-            if not stream:
-                body = await run_until_disconnect(request.receive, self._whole(session))
-                return JSONResponse(body)
-            await run_until_disconnect(request.receive, session.start())
-            is_streaming = True
+            self._state.worker.submit(session, self._jobs)
+            if self._is_stream:
+                await run_until_disconnect(request.receive, session.start())
+                is_sending = True
+                return EventStream(self._chunks(session), close=close)
+            answers = await run_until_disconnect(request.receive, self._whole(session))
+            if self._is_short(answers):
+                return JSONResponse(self._body(answers))
+            is_sending = True
+            return JsonStream(self._state.intake.pacer.pieces(self._json(answers)), close=close)
         finally:
-            if not is_streaming:
-                self._state.worker.close(session)
-        return EventStream(
-            self._chunks(session, usage), close=lambda: self._state.worker.close(session)
-        )
+            if not is_sending:
+                close()
 
-    async def _whole(self, session: Session) -> Body:
-        pieces = [Piece(number) for number in range(self._num_answers)]
-        rows = self._logprob_rows()
+    async def _whole(self, session: Session) -> list[WholeAnswer]:
+        owners = [job for job in self._jobs for _ in range(job.params.n)]
+        answers = [WholeAnswer(i, job.prompt_token_ids) for i, job in enumerate(owners)]
         async for number, output in session.outputs():
             self._note(output)
-            pieces[number].add(output, rows[number])
+            answers[number].add(output)
+        return answers
+
+    def _is_short(self, answers: list[WholeAnswer]) -> bool:
+        return (
+            sum(one.logprobs.num_tokens for one in answers) <= MAX_INLINE_LOGPROBS
+            and sum(one.num_chars for one in answers) <= MAX_INLINE_CHARS
+        )
+
+    def _body(self, answers: list[WholeAnswer]) -> Body:
+        pieces = map(WholeAnswer.as_piece, answers, self._logprob_rows())
         choices = [self._shape.choice(piece) for piece in pieces]
         return {**self._frame(self._shape.whole_object, choices), "usage": self._usage()}
 
-    async def _chunks(self, session: Session, usage: bool) -> AsyncIterator[Body]:
-        extra: Body = {"usage": None} if usage else {}
+    def _json(self, answers: list[WholeAnswer]) -> Iterator[str]:
+        """The JSON of `_body` in pieces."""
+        before, after = to_json(self._frame(self._shape.whole_object, [])).rsplit("[]", 1)
+        parts = self._state.token_parts_of(self._shape.id_prefix, self._shape.token_parts)
+        yield before + "["
+        for answer, rows in zip(answers, self._logprob_rows(), strict=True):
+            if answer.number:
+                yield ","
+            yield from self._shape.choice_json(answer, rows, parts)
+        yield "]" + after[:-1] + ',"usage":' + to_json(self._usage()) + "}"
+
+    async def _chunks(self, session: Session) -> AsyncIterator[Body]:
+        extra: Body = {"usage": None} if self._tells_usage else {}
         for number in range(self._num_answers):
             if (opening := self._shape.opening(number)) is not None:
                 yield {**self._frame(self._shape.chunk_object, [opening]), **extra}
-        rows = self._logprob_rows()
+        rows, breath = self._logprob_rows(), Breath()
         async for number, output in session.outputs():
+            await breath.take()
             self._note(output)
             if not (output.text or output.logprobs or output.finish_reason):
                 continue
@@ -107,7 +188,7 @@ class Answer:
             piece.add(output, rows[number])
             choice = self._shape.chunk_choice(piece)
             yield {**self._frame(self._shape.chunk_object, [choice]), **extra}
-        if usage:
+        if self._tells_usage:
             yield {**self._frame(self._shape.chunk_object, []), "usage": self._usage()}
 
     def _logprob_rows(self) -> list[LogprobRows]:

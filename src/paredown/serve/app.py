@@ -47,6 +47,8 @@ def create_app(
         },
         lifespan=lifespan,
     )
+    # A redirect would lead to the host that the client named.
+    app.router.redirect_slashes = False
     app.state.server = state
     return app
 

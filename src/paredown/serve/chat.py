@@ -1,24 +1,33 @@
 """POST /v1/chat/completions: the next turn of a conversation."""
 
-from functools import partial
+from collections.abc import Iterator
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paredown.engine.prompt import encode_chat
-from paredown.serve.answer import Answer, Body, Piece
-from paredown.serve.body import read_json
+from paredown.engine.prompt import check_length
+from paredown.engine.worker import Job
+from paredown.serve.admission import Admission
+from paredown.serve.answer import Answer, Body, Piece, WholeAnswer
 from paredown.serve.errors import HttpError
-from paredown.serve.logprobs import LogprobToken
-from paredown.serve.schema import ChatRequest, parse
-from paredown.serve.state import ServerState, make_jobs, tokenize
+from paredown.serve.json_stream import to_json
+from paredown.serve.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
+from paredown.serve.schema import ChatRequest
+from paredown.serve.state import ServerState
+from paredown.serve.token_parts import Parts, TokenParts
 
 
 async def chat(request: Request) -> Response:
+    answer = await _prepare(request)
+    return await answer.respond(request)
+
+
+async def _prepare(request: Request) -> Answer:
+    """Keeps nothing of the texts when it returns."""
     state: ServerState = request.app.state.server
-    asked = parse(ChatRequest, await read_json(request))
+    asked, params = await state.intake.read(request, ChatRequest, state.max_positions)
     state.check_model(asked.model)
-    params = asked.params()
+    params = state.token_bound.apply(params)
     if not state.tokenizer.has_chat_template:
         raise HttpError(
             400,
@@ -27,15 +36,26 @@ async def chat(request: Request) -> Response:
             code="no_chat_template",
         )
     messages = [message.plain() for message in asked.messages]
-    num_chars = sum(len(str(message["content"])) for message in messages)
-    prompt = await tokenize(partial(encode_chat, state.tokenizer, messages), num_chars)
-    answer = Answer(
-        state,
-        ChatFormat(),
-        make_jobs([prompt], params, asked.service()),
-        num_prompt_tokens=len(prompt),
-    )
-    return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)
+    service = state.service(asked.service(), request, params.n)
+    tokenizer = state.tokenizer
+    admission = Admission(state, 1, params)
+    try:
+        text = await state.intake.render(request, tokenizer, messages)
+        check_length(tokenizer, text, state.worker.max_prompt_tokens)
+        prompt = await state.intake.tokenize(
+            request, tokenizer, len(text), lambda wanted: tokenizer.encode(text)
+        )
+        return Answer(
+            state,
+            ChatFormat(),
+            [Job(prompt, params, service)],
+            admission=admission,
+            stream=bool(asked.stream),
+            usage=asked.includes_usage,
+        )
+    except BaseException:
+        admission.close()
+        raise
 
 
 class ChatFormat:
@@ -52,6 +72,36 @@ class ChatFormat:
     def choice(self, piece: Piece) -> Body:
         message = {"role": "assistant", "content": piece.text, "refusal": None}
         return {"message": message, **self._rest(piece)}
+
+    def choice_json(
+        self, answer: WholeAnswer, rows: LogprobRows, parts: TokenParts
+    ) -> Iterator[str]:
+        message = {"role": "assistant", "content": answer.text, "refusal": None}
+        yield to_json({"message": message, "index": answer.number})[:-1] + ',"logprobs":'
+        if answer.logprobs:
+            yield '{"content":['
+            for i in range(len(answer.logprobs)):
+                yield ("," if i else "") + self._row_json(answer, i, rows, parts)
+            yield '],"refusal":null}'
+        else:
+            yield "null"
+        yield f',"finish_reason":{to_json(answer.finish_reason)}}}'
+
+    def token_parts(self, text: str | bytes) -> Parts:
+        before, after = to_json(_token(LogprobToken(text, 0.5))).rsplit('"logprob":0.5', 1)
+        return before + '"logprob":', after
+
+    def _row_json(
+        self, answer: WholeAnswer, index: int, rows: LogprobRows, parts: TokenParts
+    ) -> str:
+        token_ids, logprobs = answer.logprobs.row(index)
+        chosen_id = token_ids[0]
+        own = parts.write(rows.place(chosen_id).text)
+        told = []
+        for token_id, logprob in zip(token_ids, logprobs, strict=True):
+            before, after = own if token_id == chosen_id else parts[token_id]
+            told.append(f"{before}{max(logprob, LOWEST_LOGPROB)!r}{after}")
+        return f'{told[0][:-1]},"top_logprobs":[{",".join(told[1:])}]}}'
 
     def chunk_choice(self, piece: Piece) -> Body:
         return {"delta": {"content": piece.text} if piece.text else {}, **self._rest(piece)}

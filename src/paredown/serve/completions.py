@@ -1,42 +1,74 @@
 """POST /v1/completions: plain text goes on."""
 
 import logging
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paredown.engine.prompt import PromptTokenizer, begins_twice, encode_prompt
-from paredown.serve.answer import Answer, Body, Piece
-from paredown.serve.body import read_json
-from paredown.serve.logprobs import LogprobToken
-from paredown.serve.schema import CompletionRequest, parse
-from paredown.serve.state import ServerState, make_jobs, tokenize
+from paredown.engine.prompt import begins_twice, check_length, encode_prompt
+from paredown.engine.worker import Job
+from paredown.serve.admission import Admission
+from paredown.serve.answer import Answer, Body, Piece, WholeAnswer
+from paredown.serve.errors import ClientGoneError
+from paredown.serve.json_stream import to_json
+from paredown.serve.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
+from paredown.serve.schema import CompletionRequest
+from paredown.serve.side_thread import Wanted
+from paredown.serve.state import ServerState
+from paredown.serve.token_parts import Parts, TokenParts
 
 LOGGER = logging.getLogger(__name__)
 
 
 async def complete(request: Request) -> Response:
+    answer = await _prepare(request)
+    return await answer.respond(request)
+
+
+async def _prepare(request: Request) -> Answer:
+    """Keeps nothing of the texts when it returns."""
     state: ServerState = request.app.state.server
-    asked = parse(CompletionRequest, await read_json(request))
+    asked, params = await state.intake.read(request, CompletionRequest, state.max_positions)
     state.check_model(asked.model)
-    params = asked.params()
+    params = state.token_bound.apply(params)
     given = asked.prompts
-    num_chars = sum(len(prompt) for prompt in given if isinstance(prompt, str))
-    prompts = await tokenize(partial(_encode, state.tokenizer, given), num_chars)
-    answer = Answer(
-        state,
-        CompletionFormat(),
-        make_jobs(prompts, params, asked.service()),
-        num_prompt_tokens=sum(map(len, prompts)),
-    )
-    return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)
+    service = state.service(asked.service(), request, len(given) * params.n)
+    size = sum(len(prompt) for prompt in given if isinstance(prompt, str))
+    admission = Admission(state, len(given), params)
+    try:
+        prompts = await state.intake.tokenize(
+            request, state.tokenizer, size, partial(_encode, state, given)
+        )
+        return Answer(
+            state,
+            CompletionFormat(),
+            [Job(prompt, params, service) for prompt in prompts],
+            admission=admission,
+            stream=bool(asked.stream),
+            usage=asked.includes_usage,
+        )
+    except BaseException:
+        admission.close()
+        raise
 
 
-def _encode(tokenizer: PromptTokenizer, prompts: list[str | list[int]]) -> list[list[int]]:
+def _encode(state: ServerState, prompts: list[str | list[int]], wanted: Wanted) -> list[list[int]]:
+    """Raises RequestError or CapacityError where one of them is too long, before the others are
+    tokenized."""
+    tokenizer, worker = state.tokenizer, state.worker
+    for prompt in prompts:
+        if isinstance(prompt, str):
+            check_length(tokenizer, prompt, worker.max_prompt_tokens)
+        else:
+            worker.check_prompt(len(prompt))
     encoded = []
     for prompt in prompts:
+        if wanted.is_gone:
+            raise ClientGoneError
         token_ids = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
+        worker.check_prompt(len(token_ids))
         if isinstance(prompt, str) and begins_twice(tokenizer, token_ids):
             LOGGER.warning("a prompt begins with what is put before it: it is there twice")
         encoded.append(token_ids)
@@ -63,6 +95,19 @@ class CompletionFormat:
 
     chunk_choice = choice
 
+    def choice_json(
+        self, answer: WholeAnswer, rows: LogprobRows, parts: TokenParts
+    ) -> Iterator[str]:
+        yield to_json({"index": answer.number, "text": answer.text})[:-1] + ',"logprobs":'
+        if answer.logprobs:
+            yield from _logprobs_json(answer, rows, parts)
+        else:
+            yield "null"
+        yield f',"finish_reason":{to_json(answer.finish_reason)}}}'
+
+    def token_parts(self, text: str | bytes) -> Parts:
+        return to_json(_name(LogprobToken(text, 0.0))) + ":", ""
+
 
 def _logprobs(piece: Piece) -> Body:
     """`text_offset` counts characters of the answer before each token."""
@@ -72,6 +117,41 @@ def _logprobs(piece: Piece) -> Body:
         "top_logprobs": [_by_name(row.top) for row in piece.logprobs],
         "text_offset": [row.start for row in piece.logprobs],
     }
+
+
+def _logprobs_json(answer: WholeAnswer, rows: LogprobRows, parts: TokenParts) -> Iterator[str]:
+    """The JSON of `_logprobs` in pieces. Each list has an entry for every row."""
+    packed, numbers = answer.logprobs, range(len(answer.logprobs))
+    names, starts = [], []
+    for i in numbers:
+        placed = rows.place(packed.row(i)[0][0])
+        names.append(parts.write(placed.text)[0])
+        starts.append(placed.start)
+        yield ""  # a turn for others
+    yield '{"tokens":['
+    for i in numbers:
+        yield ("," if i else "") + names[i][:-1]
+    yield '],"token_logprobs":['
+    for i in numbers:
+        yield ("," if i else "") + repr(max(packed.row(i)[1][0], LOWEST_LOGPROB))
+    yield '],"top_logprobs":['
+    for i in numbers:
+        yield ("," if i else "") + _by_name_json(*packed.row(i), names[i], parts)
+    yield '],"text_offset":['
+    for i in numbers:
+        yield ("," if i else "") + str(starts[i])
+    yield "]}"
+
+
+def _by_name_json(
+    token_ids: Sequence[int], logprobs: Sequence[float], chosen: str, parts: TokenParts
+) -> str:
+    """The JSON of `_by_name`; the first of the tokens is the chosen one."""
+    chosen_id, found = token_ids[0], dict[str, float]()
+    for token_id, logprob in zip(token_ids[1:], logprobs[1:], strict=True):
+        name = chosen if token_id == chosen_id else parts[token_id][0]
+        found.setdefault(name, max(logprob, LOWEST_LOGPROB))
+    return "{" + ",".join([f"{name}{logprob!r}" for name, logprob in found.items()]) + "}"
 
 
 def _by_name(top: list[LogprobToken]) -> dict[str, float]:

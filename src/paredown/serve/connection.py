@@ -1,84 +1,237 @@
-"""One HTTP connection, and what a silent client may hold: a place among the connections that the
-process can have, for as long as the head of a request may take.
+"""One HTTP connection, each of whose waits for its client has an end.
+
+    the head of a request     HEAD_TIMEOUT_S, then 408
+    its body                  serve/body.py; REST_TIMEOUT_S where the answer is there already
+    the next request          KEEP_ALIVE_S
+    that an answer is taken   WRITE_TIMEOUT_S without a byte, then it is cut off
+
+A connection that waits gives its place to a newcomer when places are short (serve/places.py).
 """
 
 import asyncio
 import resource
+import socket
+import struct
 from typing import Any
 
 import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# Connections beyond these get 503 at once.
+from paredown.serve.errors import HttpError
+from paredown.serve.places import HEALTH_PLACES, Places
+from paredown.serve.turns import Turns
+
 MAX_CONNECTIONS = 2048
 # asyncio accepts as many in one turn, and a refused one is closed some turns later.
 BACKLOG = 128
 HEAD_TIMEOUT_S = 30.0
 # For what is left of a body whose request has its answer already.
 REST_TIMEOUT_S = 30.0
+KEEP_ALIVE_S = 30
+# The system takes no byte before about a third of its own buffer is free again (SEND_BUFFER_BYTES),
+# so a client that reads less than a few hundred bytes a second counts as one that reads nothing.
+WRITE_TIMEOUT_S = 20.0
+# The system's share of an answer that nobody reads. It takes the double of what it is told.
+SEND_BUFFER_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 16 * 1024
+# Requests that come before the answer to the one before them.
+MAX_AHEAD_BYTES = 16 * 1024
+# For a connection beyond all places, which may ask for /health.
+_HEALTH_TIMEOUT_S = 2.0
 # Files that must stay free: connections on their way out, and what the process itself has open.
-_RESERVED_FILES = 4 * BACKLOG + 64
+_RESERVED_FILES = HEALTH_PLACES + 4 * BACKLOG + 64
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n"
+# On, for 0 seconds.
+_NO_LINGER = struct.pack("ii", 1, 0)
 _CLOSE = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class Connection(H11Protocol):
-    """uvicorn's, except that one too many is answered with 503 at once, not at its first request,
-    that a head which does not come whole within HEAD_TIMEOUT_S is answered with 408, and that a
-    body which does not come to its end within REST_TIMEOUT_S of its answer ends the connection."""
+    """uvicorn's, with the timers above. It is told of every byte that is not taken at once, so that
+    it keeps no more than one message of an answer."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, places: Places, turns: Turns, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._rest_timer: asyncio.TimerHandle | None = None
+        self._places = places
+        self._turns = turns
+        self._has_place = self._is_turn_due = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Bytes that the client had not taken when the write timer was set.
+        self._num_untaken_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
-            self._refuse(_TOO_MANY)
-        else:
+        transport.set_write_buffer_limits(high=0)
+        self._has_place = self._places.take(self, self.client[0] if self.client else "")
+        if self._has_place:
             self._watch_head()
+        else:
+            self.app = health_alone(self.app)
+            self._set("head", _HEALTH_TIMEOUT_S, self._refuse, _TOO_MANY)
 
     def data_received(self, data: bytes) -> None:
+        # What comes in one piece is parsed in one piece, whatever its length.
+        if self.conn.their_state is h11.IDLE and len(data) > MAX_HEAD_BYTES:
+            ends = (data.find(end, 0, MAX_HEAD_BYTES) for end in (b"\r\n\r\n", b"\n\n"))
+            if max(ends) < 0:
+                self._refuse(_TOO_LONG)
+                return
         super().data_received(data)
-        self._watch_head()
+
+    def handle_events(self) -> None:
+        """What uvicorn calls when there may be something to handle, in this round of the loop or in
+        a later one. First requests do not wait for those who have had an answer."""
+        if self._is_turn_due:
+            return
+        address = self.client[0] if self.client else ""
+        group = (address, self._has_place, self.cycle is None)
+        self._is_turn_due = True
+        if not self._turns.take(self.loop, group, self._handle_events):
+            self.flow.pause_reading()
+            self._places.note(self, is_waiting=False)
+
+    def _handle_events(self) -> None:
+        self._is_turn_due = False
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        try:
+            super().handle_events()
+        except Exception:
+            # A bug of somebody; the loop's handler tells which. Nobody waits for it in vain.
+            self._cut_off()
+            raise
         if self.conn.their_state is not h11.SEND_BODY:
-            self._forget_rest()
+            self._forget("rest")
+            if self.flow.read_paused and not self.transport.is_closing():
+                self._read_ahead()
+        self._note()
+
+    def _read_ahead(self) -> None:
+        """Something came behind a whole request. It goes on being read, up to a bound: only so is a
+        client seen to hang up."""
+        if len(self.conn.trailing_data[0]) > MAX_AHEAD_BYTES:
+            self._cut_off()
+        else:
+            self.flow.resume_reading()
+
+    def send_400_response(self, msg: str) -> None:
+        """Not into an answer that is under way, which would be an error of its own."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self._cut_off()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if not self._has_place:
+            self.transport.close()
         # uvicorn's own timer ends with the next byte of the body, whatever is missing then.
-        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
-            self._forget_rest()
-            self._rest_timer = self.loop.call_later(REST_TIMEOUT_S, self.transport.close)
+        elif self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            self._set("rest", REST_TIMEOUT_S, self.transport.close)
+        self._note()
+
+    def pause_writing(self) -> None:
+        """Something was not taken at once."""
+        super().pause_writing()
+        self._watch_write()
+        self._note()
+
+    def resume_writing(self) -> None:
+        """All has been taken."""
+        super().resume_writing()
+        self._forget("write")
+        self._note()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_head()
-        self._forget_rest()
+        for name in tuple(self._timers):
+            self._forget(name)
+        self._unset_keepalive_if_required()
+        self._places.give_back(self)
         super().connection_lost(exc)
+
+    def give_way(self) -> None:
+        """Ends it: another gets its place."""
+        if self.transport.get_write_buffer_size():
+            self._cut_off()
+        elif self.cycle is None or not self.cycle.response_started:
+            self._refuse(_TOO_MANY)
+        else:
+            self.transport.close()
+
+    def _note(self) -> None:
+        """Tells whether it waits for its client, and since when for a head."""
+        if self._has_place:
+            self._watch_head()
+            waits_for_bytes = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+            self._places.note(self, is_waiting=waits_for_bytes or self.flow.write_paused)
 
     def _watch_head(self) -> None:
         """The time runs from a head's first byte, or the connection's start, to its last byte."""
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-            self._forget_head()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse, _TOO_LATE)
+            self._forget("head")
+        elif "head" not in self._timers and self.timeout_keep_alive_task is None:
+            self._set("head", HEAD_TIMEOUT_S, self._refuse, _TOO_LATE)
 
-    def _forget_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _watch_write(self) -> None:
+        self._num_untaken_bytes = self.transport.get_write_buffer_size()
+        self._set("write", WRITE_TIMEOUT_S, self._check_write)
 
-    def _forget_rest(self) -> None:
-        if self._rest_timer is not None:
-            self._rest_timer.cancel()
-            self._rest_timer = None
+    def _check_write(self) -> None:
+        if self.transport.get_write_buffer_size() < self._num_untaken_bytes:
+            self._watch_write()
+        else:
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Ends it at once. The system, too, drops what it has for the client: else it would go on
+        offering that for minutes."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.transport.abort()
+
+    def _set(self, name: str, delay_s: float, call: Any, *args: Any) -> None:
+        self._forget(name)
+        self._timers[name] = self.loop.call_later(delay_s, call, *args)
+
+    def _forget(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
 
     def _refuse(self, head: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(head + _CLOSE)
             self.transport.close()
+
+
+def health_alone(app: ASGIApp) -> ASGIApp:
+    """The application as far as /health; anything else is 503. Each answer is the connection's last
+    one, and says so."""
+
+    async def narrowed(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_last(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], CLOSE_HEADER]}
+            await send(message)
+
+        if scope["path"] == "/health":
+            await app(scope, receive, send_last)
+            return
+        error = HttpError(
+            503, "all connections of this server are taken", code="too_many_connections"
+        )
+        await error.response()(scope, receive, send_last)
+
+    return narrowed
 
 
 def allowed_connections() -> int:

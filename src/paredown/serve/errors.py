@@ -10,11 +10,16 @@ from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.worker import UnavailableError
 from paredown.errors import ParedownError
+from paredown.shown import shown
 
+# What a client sent comes back in a message, so the message is cut as a whole, too.
+MAX_MESSAGE_CHARS = 1000
+MAX_NAME_CHARS = 100
 RETRY_AFTER_S = 1
 CLIENT_CLOSED_REQUEST = 499
 TYPES = {
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
     500: "server_error",
@@ -23,13 +28,16 @@ TYPES = {
 
 
 class HttpError(Exception):
-    """An answer that is not 200. `param` names the field of the request that is at fault."""
+    """An answer that is not 200. `param` names the field of the request that is at fault. What the
+    client sent comes back in both on one line, escaped and cut."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None
     ) -> None:
-        self.status, self.message, self.param, self.code = status, message, param, code
-        super().__init__(message)
+        self.status, self.code = status, code
+        self.message = shown(message, MAX_MESSAGE_CHARS)
+        self.param = None if param is None else shown(param, MAX_NAME_CHARS)
+        super().__init__(self.message)
 
     def body(self) -> dict[str, object]:
         return {
@@ -76,7 +84,8 @@ async def answer_paredown_error(request: Request, error: Exception) -> JSONRespo
 async def answer_routing_error(request: Request, error: Exception) -> JSONResponse:
     """No such path, or not with this method."""
     assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}"
+    method, path = request.method, request.scope["path"]
+    message = f"{shown(method, MAX_NAME_CHARS)} {shown(path, MAX_NAME_CHARS)}: {error.detail}"
     return HttpError(error.status_code, message).response(error.headers)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from paredown.engine.detokenize import TokenDecoder
-from paredown.engine.placed_tokens import TokenPlacer, own_text
+from paredown.engine.placed_tokens import PlacedToken, TokenPlacer, own_text
 from paredown.executors.sampler import Logprobs, TokenLogprob
 
 # What the OpenAI API writes for a token of probability 0; JSON has no minus infinity.
@@ -40,10 +40,14 @@ class LogprobRows:
         # Made for answers that have rows.
         self._placer: TokenPlacer | None = None
 
-    def next_row(self, row: Logprobs) -> LogprobRow:
+    def place(self, token_id: int) -> PlacedToken:
+        """The text and the place of the next token of the answer."""
         if self._placer is None:
             self._placer = TokenPlacer(self._tokenizer, self._prompt_token_ids)
-        placed = self._placer.place(row.chosen.token_id)
+        return self._placer.place(token_id)
+
+    def next_row(self, row: Logprobs) -> LogprobRow:
+        placed = self.place(row.chosen.token_id)
 
         def told(one: TokenLogprob) -> LogprobToken:
             is_chosen = one.token_id == row.chosen.token_id

@@ -2,10 +2,13 @@
 
 The numbers are read beside the engine's thread, between any two of its instructions: each is right,
 but two of them may be of different steps.
+
+Exact counts of what was found in the prefix cache tell whoever asks for a prompt whether somebody
+else did so before. Where clients share prefixes these numbers are shown in steps (coarse.py).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from starlette.requests import Request
@@ -13,20 +16,39 @@ from starlette.responses import Response
 
 from paredown.engine.engine import Engine
 from paredown.engine.speculate.stats import SpeculationStats
+from paredown.serve.coarse import CoarseNumbers
 from paredown.serve.state import ServerState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# One request more is seen with a chance of one in so many, whatever else it is that is counted.
+REQUEST_STEP = 64
+DRAFT_STEP = 1024
+# A request as long as the context is seen with a chance of one in so many.
+CONTEXTS_PER_STEP = 4
+PAGES_SHOWN_AS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """`values` by the value of its one label, or a single one under ""."""
+    """`values` by the value of its one label, or a single one under "". With a `step` they tell of
+    single requests unless they are shown in such steps."""
 
     name: str
     help: str
     kind: Literal["gauge", "counter"]
     values: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
+    step: int = 0
+
+    def coarse(self, numbers: CoarseNumbers) -> "Metric":
+        """The same with its values in steps."""
+        if not self.step:
+            return self
+        values = {
+            key: numbers.show(f"{self.name} {key}", value, self.step)
+            for key, value in self.values.items()
+        }
+        return replace(self, values=values, help=f"{self.help} In steps of {self.step} or so.")
 
     def lines(self) -> Iterator[str]:
         name = f"paredown_{self.name}"
@@ -43,6 +65,8 @@ async def show_metrics(request: Request) -> Response:
     metrics = [gauge("ready", "1 while requests are answered.", state.worker.status == "ready")]
     if state.worker.engine is not None:
         metrics += engine_metrics(state.worker.engine)
+    if not state.shows_exact_metrics:
+        metrics = [one.coarse(state.coarse_numbers) for one in metrics]
     text = "".join(f"{line}\n" for one in metrics for line in one.lines())
     return Response(text, media_type=CONTENT_TYPE)
 
@@ -50,18 +74,25 @@ async def show_metrics(request: Request) -> Response:
 def engine_metrics(engine: Engine) -> list[Metric]:
     scheduler, cache = engine.scheduler, engine.scheduler.cache.stats
     pool = scheduler.pool
+    tokens = CONTEXTS_PER_STEP * scheduler.max_tokens_per_request
+    pages = pool.num_pages // PAGES_SHOWN_AS
     metrics = [
         gauge("requests_running", "Requests that have pages.", len(scheduler.running)),
         gauge("requests_waiting", "Requests that wait to run.", scheduler.num_waiting),
         gauge("pages", "Pages of keys and values there are.", pool.num_pages),
-        gauge("pages_used", "Pages that requests hold.", pool.num_pages - pool.num_free),
-        gauge("pages_idle", "Pages that nobody holds and whose tokens are kept.", pool.num_idle),
+        gauge("pages_used", "Pages that requests hold.", pool.num_pages - pool.num_free, pages),
+        gauge("pages_idle", "Pages that nobody holds, tokens kept.", pool.num_idle, pages),
         counter("preemptions", "Requests sent back to the queue.", scheduler.num_preemptions),
-        counter("prefix_cache_queries", "Requests that looked for a prefix.", cache.num_queries),
-        counter("prefix_cache_hits", "Requests that found one.", cache.num_hits),
-        counter("prefix_cache_query_tokens", "Tokens looked for.", cache.num_queried_tokens),
-        counter("prefix_cache_hit_tokens", "Tokens found.", cache.num_hit_tokens),
-        counter("prefix_cache_evictions", "Pages whose tokens were dropped.", cache.num_evictions),
+    ]
+    metrics += [
+        counter(f"prefix_cache_{name}", help, value, step)
+        for name, help, value, step in (
+            ("queries", "Requests that looked for a prefix.", cache.num_queries, REQUEST_STEP),
+            ("hits", "Requests that found one.", cache.num_hits, REQUEST_STEP),
+            ("query_tokens", "Tokens looked for.", cache.num_queried_tokens, tokens),
+            ("hit_tokens", "Tokens found.", cache.num_hit_tokens, tokens),
+            ("evictions", "Pages whose tokens were dropped.", cache.num_evictions, pages),
+        )
     ]
     if engine.speculator is not None:
         metrics += speculation_metrics(engine.speculator.stats)
@@ -70,37 +101,34 @@ def engine_metrics(engine: Engine) -> list[Metric]:
 
 def speculation_metrics(stats: SpeculationStats) -> list[Metric]:
     """The first draft token of a draft stands at position 1."""
+    proposed, accepted = stats.num_proposed, stats.num_accepted
     return [
-        counter("speculation_steps", "Steps of a request that gave it tokens.", stats.num_steps),
-        counter("speculation_tokens", "Tokens that they gave.", stats.num_tokens),
-        Metric(
-            name="speculation_proposed_total",
-            help="Draft tokens by their position in a draft.",
-            kind="counter",
-            values=_by_position(stats.num_proposed),
-            label="position",
-        ),
-        Metric(
-            name="speculation_accepted_total",
-            help="Draft tokens that were accepted, by their position in a draft.",
-            kind="counter",
-            values=_by_position(stats.num_accepted),
-            label="position",
-        ),
-        counter("speculation_seconds", "Time that drafting took.", stats.drafting_s),
+        counter("speculation_steps", "Steps that gave tokens.", stats.num_steps, DRAFT_STEP),
+        counter("speculation_tokens", "Tokens that they gave.", stats.num_tokens, DRAFT_STEP),
+        _by_position("proposed", "Draft tokens by their position in a draft.", proposed),
+        _by_position("accepted", "Draft tokens that came true, by their position.", accepted),
+        counter("speculation_seconds", "Time that drafting took.", stats.drafting_s, 1),
         gauge(
             "speculation_failed", "1 when drafting failed and is off.", stats.failure is not None
         ),
     ]
 
 
-def gauge(name: str, help: str, value: float) -> Metric:
-    return Metric(name=name, help=help, kind="gauge", values={"": float(value)})
+def gauge(name: str, help: str, value: float, step: int = 0) -> Metric:
+    return Metric(name=name, help=help, kind="gauge", values={"": float(value)}, step=step)
 
 
-def counter(name: str, help: str, value: float) -> Metric:
-    return Metric(name=f"{name}_total", help=help, kind="counter", values={"": float(value)})
+def counter(name: str, help: str, value: float, step: int = 0) -> Metric:
+    values = {"": float(value)}
+    return Metric(name=f"{name}_total", help=help, kind="counter", values=values, step=step)
 
 
-def _by_position(counts: list[int]) -> dict[str, float]:
-    return {str(i): float(count) for i, count in enumerate(tuple(counts), 1)}
+def _by_position(name: str, help: str, counts: Sequence[int]) -> Metric:
+    return Metric(
+        name=f"speculation_{name}_total",
+        help=help,
+        kind="counter",
+        values={str(i): float(count) for i, count in enumerate(tuple(counts), 1)},
+        label="position",
+        step=DRAFT_STEP,
+    )

@@ -1,9 +1,18 @@
 """What a client may send. Strict: a field that we do not serve is refused by name, unless its value
 asks for nothing."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
@@ -15,6 +24,15 @@ MAX_STOPS = 4
 MAX_MESSAGES = 4096
 DEFAULT_COMPLETION_TOKENS = 16
 MAX_TOKEN_ID_DIGITS = 10
+MAX_PARTS = 4096
+MAX_BIASES = 1024
+MAX_STOP_TOKENS = 256
+MAX_BAD_WORDS = 256
+MAX_BAD_WORD_TOKENS = 64
+# Each object has fewer fields that are known; of more, each unknown one would be an error.
+MAX_FIELDS = 64
+# Of a name that comes from the client, in messages.
+MAX_SHOWN_CHARS = 64
 
 # Fields that mean to us what they mean to SamplingParams; left out or null is its default.
 SAME_NAMES = (
@@ -63,15 +81,41 @@ MESSAGE_NO_OPS: dict[str, tuple[object, ...]] = {
     "tool_calls": (None, []),
 }
 
+
+def _few_biases(value: Any) -> Any:
+    """An object's entries are all validated before they are counted."""
+    if isinstance(value, dict) and len(value) > MAX_BIASES:
+        raise PydanticCustomError(
+            "too_long", "It holds {num}, at most {most}", {"num": len(value), "most": MAX_BIASES}
+        )
+    return value
+
+
 Label = Annotated[str, Field(max_length=1024)]
 # Lists end at their first wrong entry: of a long one the errors would take gigabytes.
 Texts = Annotated[list[str], Field(fail_fast=True)]
+Stops = Annotated[list[str], Field(fail_fast=True, max_length=MAX_STOPS)]
 TokenIds = Annotated[list[int], Field(fail_fast=True)]
+StopTokens = Annotated[list[int], Field(fail_fast=True, max_length=MAX_STOP_TOKENS)]
 TokenSequences = Annotated[list[TokenIds], Field(fail_fast=True)]
+BadWord = Annotated[list[int], Field(fail_fast=True, max_length=MAX_BAD_WORD_TOKENS)]
+BadWords = Annotated[list[BadWord], Field(fail_fast=True, max_length=MAX_BAD_WORDS)]
+Biases = Annotated[dict[str, float], BeforeValidator(_few_biases)]
 
 
 class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_fields(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and len(fields) > MAX_FIELDS:
+            raise PydanticCustomError(
+                "too_many_fields",
+                "The object holds {num} fields, at most {most}",
+                {"num": len(fields), "most": MAX_FIELDS},
+            )
+        return fields
 
 
 class StreamOptions(Strict):
@@ -93,14 +137,14 @@ class Generation(Strict):
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Biases | None = None
     allowed_token_ids: TokenIds | None = None
-    bad_words: TokenSequences | None = None
+    bad_words: BadWords | None = None
     min_tokens: int | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     seed: int | None = None
-    stop: str | Texts | None = None
-    stop_token_ids: TokenIds | None = None
+    stop: str | Stops | None = None
+    stop_token_ids: StopTokens | None = None
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -130,12 +174,8 @@ class Generation(Strict):
         return bool(self.stream_options and self.stream_options.include_usage)
 
     def sampling_params(self, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
-        """Raises ParameterError for values out of range, HttpError for too many stop strings."""
+        """Raises ParameterError for values out of range, HttpError for those that contradict."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        if len(stop) > MAX_STOPS:
-            raise HttpError(
-                400, f"stop holds {len(stop)} strings, at most {MAX_STOPS}", param="stop"
-            )
         if self.stream_options is not None and not self.stream:
             raise HttpError(400, "stream_options needs stream to be true", param="stream_options")
         given: dict[str, Any] = {
@@ -175,22 +215,25 @@ class CompletionRequest(Generation):
     prompt: str | Texts | TokenIds | TokenSequences
     logprobs: int | None = None
 
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _count_prompts(cls, prompt: Any) -> Any:
+        """Raises HttpError for none or too many."""
+        if not isinstance(prompt, list):
+            return prompt
+        if not prompt:
+            raise HttpError(400, "prompt is an empty list", param="prompt")
+        if len(prompt) > MAX_PROMPTS and not isinstance(prompt[0], int):
+            raise HttpError(
+                400, f"prompt holds {len(prompt)} prompts, at most {MAX_PROMPTS}", param="prompt"
+            )
+        return prompt
+
     @property
     def prompts(self) -> list[str | list[int]]:
-        """Raises HttpError for none or too many."""
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        if not self.prompt:
-            raise HttpError(400, "prompt is an empty list", param="prompt")
-        token_ids = [one for one in self.prompt if isinstance(one, int)]
-        if token_ids:
-            return [token_ids]
-        prompts = [one for one in self.prompt if not isinstance(one, int)]
-        if len(prompts) > MAX_PROMPTS:
-            raise HttpError(
-                400, f"prompt holds {len(prompts)} prompts, at most {MAX_PROMPTS}", param="prompt"
-            )
-        return prompts
+        # All of a list are of the kind of its first.
+        is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
+        return cast("list[str | list[int]]", [self.prompt] if is_one else self.prompt)
 
     def params(self) -> SamplingParams:
         max_tokens = DEFAULT_COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
@@ -206,7 +249,7 @@ class Message(Strict):
     """One turn. `developer` is the newer name of `system`."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True, max_length=MAX_PARTS)]
 
     @model_validator(mode="before")
     @classmethod
@@ -255,7 +298,7 @@ def parse(model: type[R], body: object) -> R:
 
 def drop_no_ops(fields: Any, no_ops: dict[str, tuple[object, ...]]) -> Any:
     """The fields without those that we do not serve but whose value asks for nothing."""
-    if not isinstance(fields, dict):
+    if not isinstance(fields, dict) or len(fields) > MAX_FIELDS:
         return fields
     return {
         name: value
@@ -266,10 +309,12 @@ def drop_no_ops(fields: Any, no_ops: dict[str, tuple[object, ...]]) -> Any:
 
 def _as_http_error(error: ValidationError) -> HttpError:
     first = error.errors(include_url=False, include_input=False)[0]
+    if not first["loc"] and first["type"] == "too_many_fields":
+        return HttpError(400, first["msg"], code="invalid_value")
     if not first["loc"]:
         return HttpError(400, "the body must be a JSON object", code="invalid_type")
-    field = str(first["loc"][0])
-    path = ".".join(map(str, first["loc"]))
+    field = _cut(str(first["loc"][0]))
+    path = ".".join(_cut(str(part)) for part in first["loc"])
     if first["type"] != "extra_forbidden":
         return HttpError(400, f"{path}: {first['msg']}", param=field, code="invalid_value")
     no_ops = NO_OPS | MESSAGE_NO_OPS
@@ -278,3 +323,7 @@ def _as_http_error(error: ValidationError) -> HttpError:
     if name in no_ops:
         message = f"{path}: this field is not supported; leave it out"
     return HttpError(400, message, param=field, code="unsupported_parameter")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MAX_SHOWN_CHARS else f"{name[:MAX_SHOWN_CHARS]}..."

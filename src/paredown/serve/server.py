@@ -3,28 +3,47 @@
 import asyncio
 import signal
 import socket
+import sys
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
 from paredown.engine.worker import Worker
 from paredown.errors import ConfigError
-from paredown.serve.connection import BACKLOG, Connection, allowed_connections
+from paredown.serve.connection import (
+    BACKLOG,
+    KEEP_ALIVE_S,
+    MAX_HEAD_BYTES,
+    SEND_BUFFER_BYTES,
+    Connection,
+    allowed_connections,
+)
+from paredown.serve.hosts import AllowedHosts, HostCheck
+from paredown.serve.log import LOG_CONFIG, tell_left_out
+from paredown.serve.places import Places
+from paredown.serve.turns import Turns
 
-MAX_HEADER_BYTES = 64 * 1024
 # After the drain: a step ends, the unfinished are answered. Only a step that hangs takes longer.
 LAST_ANSWERS_S = 5
+# How long one thread keeps the interpreter while another wants it. With Python's own 5 ms a step of
+# the engine waits so long whenever the event loop is busy with a client's nonsense.
+SWITCH_INTERVAL_S = 0.0005
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listen:
-    """Where to listen, and how long answers under way may take once the server is told to stop."""
+    """Where to listen and to whom, and how long answers under way may take once the server is told
+    to stop."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     drain_s: int = 30
+    address_connections: int = 512
+    allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535 or self.drain_s < 0:
@@ -33,30 +52,47 @@ class Listen:
                 seen=f"port {self.port}, drain_s {self.drain_s}",
                 remedy="A port is 0 (any free one) to 65535, drain_s 0 or more seconds.",
             )
+        # Raise for what is wrong before a model is loaded.
+        AllowedHosts.of(self.host, self.allowed_hosts)
+        Places(1, self.address_connections)
+
+    @property
+    def address(self) -> str:
+        """The address that `host` stands for. Raises ConfigError."""
+        return str(self._look_up()[4][0])
 
     def open_socket(self) -> socket.socket:
         """A bound socket; port 0 takes a free one. Raises ConfigError."""
+        # With the protocol named, asyncio turns Nagle's algorithm off. Without it the second
+        # write of every answer waits 40 ms for the client's delayed acknowledgement.
+        family, kind, protocol, _, address = self._look_up()
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                self.host, self.port, type=socket.SOCK_STREAM
-            )[0]
-            # With the protocol named, asyncio turns Nagle's algorithm off. Without it the second
-            # write of every answer waits 40 ms for the client's delayed acknowledgement.
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                # Connections that are accepted have it from here.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
                 sock.bind(address)
                 sock.listen(BACKLOG)
             except BaseException:
                 sock.close()
                 raise
             return sock
+        except (OSError, OverflowError) as error:
+            raise self._error(error) from error
+
+    def _look_up(self) -> Any:
+        try:
+            return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
         except (OSError, OverflowError, UnicodeError) as error:
-            raise ConfigError(
-                "cannot listen there",
-                seen=f"{self.host} port {self.port}: {error}",
-                remedy="Choose another --port (0 takes a free one) or --host.",
-            ) from error
+            raise self._error(error) from error
+
+    def _error(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            "cannot listen there",
+            seen=f"{self.host} port {self.port}: {error}",
+            remedy="Choose another --port (0 takes a free one) or --host.",
+        )
 
 
 class Server(uvicorn.Server):
@@ -77,6 +113,16 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self.stopped_by = sig
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # The engine's thread asks for the interpreter after every step of the model.
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        await super().startup(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second."""
+        tell_left_out()
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops accepting, waits for the answers under way."""
         leave = asyncio.get_running_loop().call_later(self._drain_s, self._worker.ask_to_stop)
@@ -87,10 +133,13 @@ class Server(uvicorn.Server):
 
 
 def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
-    """The server of `app`, whose model `worker` runs."""
+    """The server of `app`, whose model `worker` runs. Raises ConfigError where there is no such
+    host."""
+    hosts = AllowedHosts.of(listen.address, listen.allowed_hosts)
+    places = Places(allowed_connections(), listen.address_connections)
     config = uvicorn.Config(
-        app,
-        http=Connection,
+        HostCheck(app, hosts),
+        http=partial(Connection, places, Turns()),  # type: ignore[arg-type]
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -98,11 +147,10 @@ def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        # The number of connections from which on 503 is the answer.
-        limit_concurrency=allowed_connections() + 1,
+        log_config=LOG_CONFIG,
         backlog=BACKLOG,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=listen.drain_s + LAST_ANSWERS_S,
     )
     return Server(config, worker, listen.drain_s)

@@ -1,25 +1,22 @@
 """Server-sent events: an answer piece by piece."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from paredown.errors import ParedownError
 from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import ClientGoneError, HttpError, as_http_error
 
 DONE = b"data: [DONE]\n\n"
-# A client that takes nothing of its stream for so long has gone, whatever its connection says.
-SEND_TIMEOUT_S = 60.0
 
 
 class EventStream(Response):
     """Sends each body of `bodies` as one event, then [DONE]. `close` is called in any case, also
-    when the client hangs up or reads no more, which ends the stream. A failure becomes a last
-    event."""
+    when the client hangs up. (One that reads no more is cut off by its connection.) A failure
+    becomes a last event."""
 
     media_type = "text/event-stream"
 
@@ -33,7 +30,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await run_until_disconnect(receive, self._send_all(_in_time(send)))
+            await run_until_disconnect(receive, self._send_all(send))
         except ClientGoneError:
             pass
         finally:
@@ -54,19 +51,6 @@ class EventStream(Response):
             yield encode_event(as_http_error(error).body())
         except HttpError as error:
             yield encode_event(error.body())
-
-
-def _in_time(send: Send) -> Send:
-    """Raises ClientGoneError where what was sent is not taken."""
-
-    async def send_in_time(message: Message) -> None:
-        try:
-            async with asyncio.timeout(SEND_TIMEOUT_S):
-                await send(message)
-        except TimeoutError as error:
-            raise ClientGoneError from error
-
-    return send_in_time
 
 
 def encode_event(body: dict[str, object]) -> bytes:

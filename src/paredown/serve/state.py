@@ -1,20 +1,24 @@
 """ServerState: what every endpoint shares."""
 
-import asyncio
+import hmac
+import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from starlette.requests import Request
 
 from paredown.engine.prompt import PromptTokenizer
-from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
-from paredown.engine.worker import Job, Worker
-from paredown.models.text.tokenizer import LONG_TEXT_CHARS
-from paredown.serve.errors import HttpError
-
-MAX_JOBS = 128
-T = TypeVar("T")
+from paredown.engine.worker import Worker
+from paredown.serve.coarse import CoarseNumbers
+from paredown.serve.errors import MAX_NAME_CHARS, HttpError
+from paredown.serve.intake import Intake
+from paredown.serve.places import address_group
+from paredown.serve.token_bound import TokenBound
+from paredown.serve.token_parts import Parts, TokenParts
+from paredown.shown import quoted
 
 
 class ServerTokenizer(PromptTokenizer, Protocol):
@@ -32,31 +36,44 @@ class ServerState:
     max_positions: int
     tokenizer: ServerTokenizer
     worker: Worker
+    intake: Intake = field(default_factory=Intake)
+    # By the format that writes them.
+    token_parts: dict[str, TokenParts] = field(default_factory=dict)
+    token_bound: TokenBound = field(default_factory=TokenBound)
+    # Whether a client finds nobody's prefixes but its own.
+    isolates_prefixes: bool = False
+    shows_exact_metrics: bool = False
+    coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     created_s: int = field(default_factory=lambda: int(time.time()))
+    # So that nobody can name the salt of another.
+    secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
 
     def check_model(self, name: str | None) -> None:
         """Raises HttpError 404 when a request names another model than the one that is here."""
         if name is not None and name != self.model_name:
             raise HttpError(
                 404,
-                f"there is no model {name!r} here; this server has {self.model_name!r}",
+                f"there is no model {quoted(name, MAX_NAME_CHARS)} here; this server has "
+                f"{quoted(self.model_name, MAX_NAME_CHARS)}",
                 param="model",
                 code="model_not_found",
             )
 
-
-async def tokenize(encode: Callable[[], T], num_chars: int) -> T:
-    """What `encode` gives for all the texts of a request. Where these are long it is called in
-    another thread, so that the event loop goes on."""
-    return encode() if num_chars < LONG_TEXT_CHARS else await asyncio.to_thread(encode)
-
-
-def make_jobs(prompts: list[list[int]], params: SamplingParams, service: Service) -> list[Job]:
-    """A job for each prompt, of `params.n` answers."""
-    if len(prompts) * params.n > MAX_JOBS:
-        raise HttpError(
-            400,
-            f"{len(prompts)} prompts x {params.n} choices, at most {MAX_JOBS} together",
-            param="n",
+    def service(self, asked: Service, request: Request, num_answers: int) -> Service:
+        """What is `asked`, for whoever asks: a tenant that is not named is the client's address.
+        Where prefixes are kept apart, who names no salt shares them with the same tenant of the
+        same address."""
+        address = address_group(request.client.host if request.client else "")
+        salt = asked.cache_salt
+        if self.isolates_prefixes and not salt:
+            whose = f"{address} {asked.tenant}".encode()
+            salt = hmac.digest(self.secret, whose, "sha256").hex()
+        return replace(
+            asked, tenant=asked.tenant or address, cache_salt=salt, num_together=num_answers
         )
-    return [Job(prompt, params, service) for prompt in prompts]
+
+    def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
+        """The parts of the format of this name, one table for all its answers."""
+        if name not in self.token_parts:
+            self.token_parts[name] = TokenParts(self.tokenizer, write)
+        return self.token_parts[name]

@@ -79,6 +79,7 @@ BAD = [
     (["x", "--max-tokens", "0"], "max_tokens"),
     (["x", "--prompts-file", "also"], "a prompt and a file"),
     (["--prompts-file", "no/such/file"], "cannot be read"),
+    (["--prompts-file", "/dev/zero"], "too long"),
     (["word " * 5000], "a context of"),
 ]
 

@@ -90,8 +90,11 @@ def test_a_thinned_line_has_the_ends_of_every_stretch(counts: list[int], most: i
 def test_it_is_written_or_refused(tmp_path: Path) -> None:
     write_plot(tmp_path / "load.png", [result()], "toy")
     assert (tmp_path / "load.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(OutputError, match="picture could not be written"):
+    with pytest.raises(OutputError, match=r"load\.png could not be written"):
         write_plot(tmp_path / "none" / "load.png", [result()], "toy")
+    (tmp_path / "link.png").symlink_to("elsewhere")
+    write_plot(tmp_path / "link.png", [result()], "toy")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize("num_results", [1, 9])

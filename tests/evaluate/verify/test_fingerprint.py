@@ -165,6 +165,18 @@ def test_an_edited_config_is_refused(copy: Path, edit: dict) -> None:
         check(copy)
 
 
+def test_a_tokenizer_that_is_read_from_another_file_is_refused(copy: Path) -> None:
+    write_byte_tokenizer(copy, start_token=True)
+    (copy / "tokenizer.json").rename(copy / "tokenizer.4.0.json")
+    write_byte_tokenizer(copy)
+    check(copy)
+    path = copy / "tokenizer_config.json"
+    config = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(config | {"fast_tokenizer_files": ["tokenizer.4.0.json"]}))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.4\.0\.json is not the file"):
+        check(copy)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", NAME])
 def test_a_swapped_file_is_refused(models, copy: Path, name: str) -> None:
     if name == "tokenizer.json":

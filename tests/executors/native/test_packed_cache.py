@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from paredown.executors.cache_config import CacheConfig
 from paredown.executors.native import loading, packed_cache
 from paredown.executors.native.memory_plan import plan_memory
 from paredown.executors.native.native_executor import NativeExecutor
-from paredown.executors.native.packed_cache import FOLDER_NAME, drop_oldest
+from paredown.executors.native.packed_cache import drop_oldest
 from paredown.executors.native.partial_file import remove_leftovers
 from paredown.executors.protocol import SequenceSlice
 from paredown.formats.table import FORMATS
@@ -48,13 +47,6 @@ def user_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folder(tmp_path: Path) -> Path:
     VARIANTS["llama-gqa"](tmp_path / "model", torch.bfloat16, 0)
     return tmp_path / "model"
-
-
-@pytest.fixture
-def blocked(folder: Path) -> Iterator[Path]:
-    """A checkpoint next to which no folder can be made, for root either."""
-    (folder / FOLDER_NAME).write_text("in the way")
-    return folder
 
 
 def logits(executor: NativeExecutor) -> np.ndarray:
@@ -100,19 +92,22 @@ def test_a_small_model_is_not_kept(folder: Path, user_cache: Path) -> None:
     assert not user_cache.exists()
 
 
-def test_one_file_lies_next_to_the_checkpoint(folder: Path, user_cache: Path) -> None:
+def test_nothing_lies_next_to_the_checkpoint(folder: Path, user_cache: Path) -> None:
+    before = sorted(folder.rglob("*"))
     load(folder)
-    assert len(packed_files(folder / FOLDER_NAME)) == 1
-    assert len(list((folder / FOLDER_NAME).iterdir())) == 2
-    assert not user_cache.exists()
+    assert sorted(folder.rglob("*")) == before
+    assert len(packed_files(user_cache)) == 1
+    assert len(list(user_cache.iterdir())) == 2
+    assert user_cache.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in user_cache.iterdir())
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "replace"])
 def test_a_damaged_file_is_told_of_and_made_anew(
-    folder: Path, damage: str, caplog: pytest.LogCaptureFixture
+    folder: Path, user_cache: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = logits(load(folder))
-    (path,) = packed_files(folder / FOLDER_NAME)
+    (path,) = packed_files(user_cache)
     data = bytearray(path.read_bytes())
     if damage == "flip":
         data[-5000] ^= 1
@@ -129,21 +124,24 @@ def test_a_damaged_file_is_told_of_and_made_anew(
 
 
 def test_a_file_that_cannot_be_verified_now_stays_and_the_weights_are_packed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path,
+    user_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     expected = logits(load(folder))
-    files = packed_files(folder / FOLDER_NAME)
+    files = packed_files(user_cache)
 
     def no_memory(file: PackedFile) -> None:
         raise MemoryError("no memory to hash it")
 
-    monkeypatch.setattr(PackedFile, "verify", no_memory)
-    packed = load(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(PackedFile, "verify", no_memory)
+        packed = load(folder)
     assert packed.weights_from == "checkpoint"
     assert "no memory to hash it" in caplog.text
     np.testing.assert_array_equal(logits(packed), expected)
-    monkeypatch.undo()
-    assert packed_files(folder / FOLDER_NAME) == files
+    assert packed_files(user_cache) == files
     assert load(folder).weights_from == "cache"
 
 
@@ -167,7 +165,6 @@ def test_a_changed_weight_is_seen_though_size_and_times_are_kept(folder: Path) -
     assert changed.weights_from == "checkpoint"
     assert not np.array_equal(logits(changed), before)
     assert load(folder).weights_from == "cache"
-    assert len(packed_files(folder / FOLDER_NAME)) == 1
 
 
 def test_a_changed_config_is_seen(folder: Path) -> None:
@@ -193,16 +190,24 @@ def test_another_layout_is_another_packing(folder: Path, monkeypatch: pytest.Mon
     assert load(folder).weights_from == "cache"
 
 
-def test_a_copied_checkpoint_brings_its_packed_weights(folder: Path, tmp_path: Path) -> None:
+def test_a_copied_checkpoint_is_packed_anew(folder: Path, tmp_path: Path) -> None:
     load(folder)
-    shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
-    assert load(tmp_path / "copy").weights_from == "cache"
-    rewrite_weight(tmp_path / "copy")
+    shutil.copytree(folder, tmp_path / "copy")
     assert load(tmp_path / "copy").weights_from == "checkpoint"
+    assert load(tmp_path / "copy").weights_from == "cache"
+    assert load(folder).weights_from == "cache"
+
+
+def test_a_checkpoint_that_was_put_there_anew_is_packed_anew(folder: Path, tmp_path: Path) -> None:
+    load(folder)
+    shutil.copytree(folder, tmp_path / "copy")
+    shutil.rmtree(folder)
+    (tmp_path / "copy").rename(folder)
+    assert load(folder).weights_from == "checkpoint"
 
 
 def test_a_checkpoint_that_changes_while_it_is_packed_is_not_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, user_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = packed_cache.write_packed_file
 
@@ -212,22 +217,14 @@ def test_a_checkpoint_that_changes_while_it_is_packed_is_not_kept(
 
     monkeypatch.setattr(packed_cache, "write_packed_file", write_and_change)
     load(folder)
-    assert not packed_files(folder / FOLDER_NAME)
-
-
-def test_where_nothing_can_be_written_next_to_it_the_users_cache_is_used(
-    blocked: Path, user_cache: Path
-) -> None:
-    load(blocked)
-    assert len(packed_files(user_cache)) == 1
-    assert load(blocked).weights_from == "cache"
+    assert not packed_files(user_cache)
 
 
 def test_where_nothing_can_be_written_at_all_it_is_said(
-    blocked: Path, user_cache: Path, caplog: pytest.LogCaptureFixture
+    folder: Path, user_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     user_cache.parent.write_text("in the way")
-    assert load(blocked).weights_from == "checkpoint"
+    assert load(folder).weights_from == "checkpoint"
     assert "could not be kept" in caplog.text
 
 
@@ -243,21 +240,23 @@ def test_a_full_disk_leaves_nothing(
     monkeypatch.setattr(os, "write", full)
     assert load(folder).weights_from == "checkpoint"
     assert "No space left" in caplog.text
-    assert not (folder / FOLDER_NAME).exists()
     assert not user_cache.exists()
 
 
 def test_half_of_the_free_space_is_left(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path,
+    user_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     usage = shutil.disk_usage(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     load(folder)
     assert "twice the space" in caplog.text
-    assert not (folder / FOLDER_NAME).exists()
+    assert not user_cache.exists()
 
 
-def test_two_processes_may_write_at_once(folder: Path) -> None:
+def test_two_processes_may_write_at_once(folder: Path, user_cache: Path) -> None:
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(2)
     children = [context.Process(target=load_together, args=(folder, start)) for _ in range(2)]
@@ -266,14 +265,14 @@ def test_two_processes_may_write_at_once(folder: Path) -> None:
     for child in children:
         child.join()
         assert child.exitcode == 0
-    assert len(list((folder / FOLDER_NAME).iterdir())) == 2
+    assert len(list((user_cache).iterdir())) == 2
     assert load(folder).weights_from == "cache"
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next(folder: Path) -> None:
+def test_what_a_killed_writer_left_is_removed_by_the_next(folder: Path, user_cache: Path) -> None:
     child = multiprocessing.get_context("spawn").Process(target=write_and_hang, args=(folder,))
     child.start()
-    cache = folder / FOLDER_NAME
+    cache = user_cache
     while not list(cache.glob(".*.partial")):
         assert child.is_alive()
         time.sleep(0.01)
@@ -290,16 +289,18 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(folder: Path) -> None:
 
 
 def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
-    for age in range(5):
-        path = tmp_path / f"{age}.packed"
+    names = [f"{age:032x}.packed" for age in range(5)]
+    for age, name in enumerate([*names, "somebody's.packed"]):
+        path = tmp_path / name
         path.write_bytes(bytes(100))
         os.utime(path, (1000 - age, 1000 - age))
-    drop_oldest(tmp_path, keep=tmp_path / "4.packed", max_bytes=350)
-    assert [path.name for path in packed_files(tmp_path)] == ["0.packed", "1.packed", "4.packed"]
+    drop_oldest(tmp_path, keep=tmp_path / names[4], max_bytes=350)
+    left = [names[0], names[1], names[4], "somebody's.packed"]
+    assert [path.name for path in packed_files(tmp_path)] == left
 
 
 def test_the_environment_names_the_place(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, user_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAREDOWN_CACHE", "off")
     assert CacheConfig.from_environment() is None
@@ -310,27 +311,28 @@ def test_the_environment_names_the_place(
     assert config is not None
     load(folder, CacheConfig(folder=config.folder, min_bytes=0))
     assert len(packed_files(tmp_path / "mine")) == 1
-    assert not (folder / FOLDER_NAME).exists()
+    assert not user_cache.exists()
     monkeypatch.setenv("PAREDOWN_CACHE", str(folder / "config.json"))
     with pytest.raises(ConfigError, match="PAREDOWN_CACHE"):
         CacheConfig.from_environment()
 
 
-def test_a_damaged_record_is_no_record(folder: Path) -> None:
+def test_a_damaged_record_is_no_record(folder: Path, user_cache: Path) -> None:
     load(folder)
     for text in ("", "{", "[]", "{}", '{"files": [{}], "digest": 1}', '{"files": 3, "digest": ""}'):
-        (folder / FOLDER_NAME / "content").write_text(text)
+        (record,) = user_cache.glob("*.content")
+        record.write_text(text)
         assert load(folder).weights_from == "checkpoint"
 
 
 def test_mapped_weights_need_no_room_for_packing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, user_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(folder)
     plan = plan_memory(Checkpoint.open(folder), KVSpec(num_pages=8), 2)
     monkeypatch.setattr(loading, "available_memory_bytes", lambda: plan.total_bytes - 1)
     assert load(folder).weights_from == "cache"
-    (path,) = packed_files(folder / FOLDER_NAME)
+    (path,) = packed_files(user_cache)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(CapacityError):
         load(folder)

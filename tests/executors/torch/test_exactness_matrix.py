@@ -1,10 +1,11 @@
-"""Promise 1, Exact, on the torch executor: on a CPU it keeps the whole promise."""
+"""Promise 1, Exact, on the torch executor: it keeps the whole promise on every device."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
 
+from drivers.devices import DEVICES
 from drivers.exactness_checks import TOGETHER, check, named, one_axis
 from drivers.exactness_matrix import AXES, UNEQUAL, Matrix, Point
 from drivers.pairwise import pairwise
@@ -21,10 +22,12 @@ OWN = {
 PAIRS = pairwise(AXES | OWN)
 
 
-@pytest.fixture(scope="module")
-def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
+@pytest.fixture(scope="module", params=DEVICES)
+def matrix(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Matrix]:
     before = torch.get_num_threads()
-    yield Matrix(tmp_path_factory.mktemp("models"), "torch")
+    yield Matrix(tmp_path_factory.mktemp("models"), "torch", request.param)
     assert torch.get_num_threads() == before, "the process has the threads that it had"
 
 

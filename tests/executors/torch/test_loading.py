@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from drivers.devices import CUDA, DEVICES, TOLERANCE
 from paredown.compress.compress import compress
 from paredown.errors import CapacityError, ConfigError, UnsupportedError
 from paredown.executors.load import load_executor, start_loading
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import RunOptions
+from paredown.executors.run_options import Device, RunOptions
 from paredown.executors.torch import loading
 from paredown.executors.torch.memory_plan import plan_memory
 from paredown.kernels.thread_plan import ThreadPlan
@@ -40,6 +41,22 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic_before_it_is_read(
     assert "--executor native" in told.value.remedy
 
 
+@pytest.mark.parametrize("device", [CUDA])
+def test_a_gpu_never_takes_more_than_the_plan(checkpoint: Checkpoint, device: Device) -> None:
+    context, kv = Context(spec=checkpoint.spec), KVSpec(num_pages=160, dtype="fp32")
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    options = replace(OPTIONS, kv_dtype="fp32", num_pages=160, device=device)
+    executor = load_executor(checkpoint, options)
+    pages = range(5, 85)
+    for start in (0, 512):
+        tokens = [i % 500 for i in range(512)]
+        executor.step([SequenceSlice(tokens, start, pages, 512)])
+    taken = torch.cuda.max_memory_allocated() - before
+    plan = plan_memory(context, kv, device)
+    assert plan.weight_bytes + plan.embedding_bytes + plan.kv_bytes < taken < plan.total_bytes
+
+
 def test_the_plan_is_what_is_held(checkpoint: Checkpoint) -> None:
     context, kv = Context(spec=checkpoint.spec), KVSpec(num_pages=8, dtype="fp32")
     plan = plan_memory(context, kv)
@@ -47,7 +64,7 @@ def test_the_plan_is_what_is_held(checkpoint: Checkpoint) -> None:
     held = sum(values.numel() * 4 for values in decoder.parameters())
     assert plan.weight_bytes + plan.embedding_bytes == held
     executor = load_executor(checkpoint, replace(OPTIONS, kv_dtype="fp32"))
-    pages = (*executor._pages._keys, *executor._pages._values)
+    pages = executor._pages._layers
     assert plan.kv_bytes == sum(values.numel() * values.element_size() for values in pages)
     assert executor.kv_token_bytes * 16 * 8 == plan.kv_bytes
     assert plan.weight_bytes * 0.9 < executor.weight_bytes <= plan.weight_bytes
@@ -91,19 +108,24 @@ def test_no_pages_and_unknown_names_are_refused(checkpoint: Checkpoint) -> None:
         load_executor(checkpoint, replace(OPTIONS, executor="other"))
 
 
-def test_quantized_weights_run_dequantized(checkpoint: Checkpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_quantized_weights_run_dequantized(
+    checkpoint: Checkpoint, device: Device, tmp_path: Path
+) -> None:
     compress(checkpoint, tmp_path / "int4", "int4-g32")
     stored = Checkpoint.open(tmp_path / "int4")
     token_ids = list(range(5, 45))
-    executor = load_executor(stored, replace(OPTIONS, kv_dtype="fp32"))
+    executor = load_executor(stored, replace(OPTIONS, kv_dtype="fp32", device=device))
     found = executor.step([SequenceSlice(token_ids, 0, [0, 1, 2], 40)])
     expected = Decoder.from_checkpoint(stored)(torch.tensor([token_ids]))[0].numpy()
-    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert np.abs(found - expected).max() <= TOLERANCE[device] * np.abs(expected).max()
 
 
-def test_the_arithmetic_names_what_bits_depend_on(checkpoint: Checkpoint) -> None:
-    executor = load_executor(checkpoint, OPTIONS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_arithmetic_names_what_bits_depend_on(checkpoint: Checkpoint, device: Device) -> None:
+    executor = load_executor(checkpoint, replace(OPTIONS, device=device))
     assert executor.arithmetic["executor"] == "torch"
     assert executor.arithmetic["torch"] == torch.__version__
+    assert ("threads" in executor.arithmetic) == (device == "cpu")
     assert executor.known_content is None
     executor.wait_for_cache()

@@ -66,22 +66,22 @@ def test_copied_pages_hold_what_the_first_ones_do(device: Device) -> None:
     assert np.array_equal(one, other)
 
 
-def test_what_others_left_in_a_page_is_not_seen() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_others_left_in_a_page_is_not_seen(device: Device) -> None:
     """Not even numbers that are none, which 0 times them would be, too."""
-    executor = torch_twin(DECODER, KV)
+    executor = torch_twin(random_decoder(SPEC), KV, device=device)
     expected = executor.step([whole(50)])
-    for tensors in (executor._pages._keys, executor._pages._values):
-        for values in tensors:
-            values.fill_(1e30)
-    for values in executor._pages._keys:
-        values.fill_(torch.nan)
+    for keys, values in executor._pages._layers:
+        keys.fill_(torch.nan)
+        values.fill_(1e30)
     assert np.array_equal(executor.step([whole(50)]), expected)
 
 
-def test_a_model_that_fails_says_so_and_leaves_finite_values() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_model_that_fails_says_so_and_leaves_finite_values(device: Device) -> None:
     decoder = random_decoder(SPEC)
     decoder.embedding.weight[5] = torch.inf
-    executor = torch_twin(decoder, KV)
+    executor = torch_twin(decoder, KV, device=device)
     failed = SequenceSlice([1, 5, 1], 0, [3], 3)
     healthy = [SequenceSlice([1, 2, 1], 0, [page], 3) for page in (4, 3)]
     logits = executor.step([failed, healthy[0]])
@@ -90,8 +90,9 @@ def test_a_model_that_fails_says_so_and_leaves_finite_values() -> None:
     assert np.array_equal(executor.step([healthy[1]]), logits[3:])
 
 
-def test_weights_are_shared_and_pages_are_not() -> None:
-    executor = torch_twin(DECODER, KV)
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_are_shared_and_pages_are_not(device: Device) -> None:
+    executor = torch_twin(random_decoder(SPEC), KV, device=device)
     expected = executor.step([whole()])
     other = executor.sharing_weights(KVSpec(num_pages=12, dtype="bf16"))
     other.step([SequenceSlice([1] * 50, 0, PAGES, 1)])
@@ -110,8 +111,9 @@ def test_sinks_are_kept_or_left_behind() -> None:
     assert not np.array_equal(plain.step([whole()]), executor.step([whole()]))
 
 
-def test_a_step_of_nothing_gives_no_rows() -> None:
-    executor = torch_twin(DECODER, KV)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_of_nothing_gives_no_rows(device: Device) -> None:
+    executor = torch_twin(random_decoder(SPEC), KV, device=device)
     assert executor.step([]).shape == (0, VOCAB_SIZE)
     assert executor.step([whole(0)]).shape == (0, VOCAB_SIZE)
 

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -317,3 +318,15 @@ def test_an_existing_file_is_replaced_whole(tmp_path: Path) -> None:
     write_safetensors(path, {"x": stored("F32", 8)})
     assert list(load_numpy(path)) == ["x"]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_one_name_twice_among_many_is_found_at_once(tmp_path: Path) -> None:
+    """Whoever counts each name over the whole header is busy for hours."""
+    names = "".join(f'"{number}": 1, ' for number in range(100_000))
+    raw = f'{{{names}"last": 1, "last": 2}}'.encode()
+    path = tmp_path / "odd.safetensors"
+    path.write_bytes(len(raw).to_bytes(8, "little") + raw)
+    start_s = time.monotonic()
+    with pytest.raises(CheckpointError, match="duplicate name 'last'"):
+        read_safetensors(path)
+    assert time.monotonic() - start_s < 30

@@ -180,6 +180,11 @@ def test_made_up_folders(data: st.DataObject, tmp_path: Path) -> None:
         ({}, {"added_tokens": {"<m>": -1}}, "added_tokens.json: <m> does not hold an id"),
         ({}, {"added_tokens": []}, "added_tokens.json does not hold a JSON object"),
         ({}, {"special_tokens_map": {"pad_token": {}}}, "pad_token does not hold tokens"),
+        ({"bos_token": "\ud800"}, {}, "bos_token does not hold tokens of valid Unicode"),
+        ({"bos_token": "x" * 5_000}, {}, "tokens of at most 4,096 characters"),
+        ({"added_tokens_decoder": {"3": {**MARK, "content": "\ud800"}}}, {}, "valid Unicode"),
+        ({"added_tokens_decoder": {"1" * 5_000: MARK}}, {}, "does not hold ids as names"),
+        ({}, {"added_tokens": {"\ud800": 3}}, "valid Unicode"),
     ],
 )
 def test_damaged_files(

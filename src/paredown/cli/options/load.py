@@ -19,6 +19,7 @@ from paredown.plan.routers import ROUTER_NAMES
 from paredown.plan.simulation import LatencyLimits
 from paredown.plan.trace import Trace, open_trace
 from paredown.plan.workload import DrawnLengths, LengthSource, TraceLengths
+from paredown.shown import quoted
 from paredown.spec.model import ModelSpec
 
 DEFAULT_INPUT, DEFAULT_OUTPUT = "~512", "~128"
@@ -163,6 +164,6 @@ def _seconds(option: str, text: str | None) -> float | None:
     seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
     if not 0 < seconds <= 1e6:
         raise ConfigError(
-            f"{option} is not a duration", seen=repr(text), remedy="Write 3s, 0.5s, 50ms or 2min."
+            f"{option} is not a duration", seen=quoted(text), remedy="Write 3s, 0.5s, 50ms or 2min."
         )
     return seconds

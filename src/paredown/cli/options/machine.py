@@ -1,8 +1,8 @@
 """The option that names a machine, for the verbs that predict."""
 
 import argparse
-import sys
 
+from paredown.cli.printed import tell
 from paredown.cost.machine_file import find_step_fit
 from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES, THIS, find_machine
@@ -29,9 +29,8 @@ def find_machine_profile(args: argparse.Namespace) -> MachineProfile:
     fit = find_step_fit(processor_name(), chosen_isa(), threads)
     if fit is not None:
         return MachineProfile(key=THIS, roofs=fit.roofs, fit=fit)
-    print(
+    tell(
         "note: this machine's roofs are measured now, its kernels were not: "
         "`paredown doctor --sweep` does, and keeps both",
-        file=sys.stderr,
     )
     return MachineProfile(key=THIS, roofs=Roofs.of(measure_machine(threads)))

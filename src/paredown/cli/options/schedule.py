@@ -2,8 +2,8 @@
 
 import argparse
 import dataclasses
-import sys
 
+from paredown.cli.printed import tell
 from paredown.engine.schedule.policies.table import POLICY_NAMES
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.step_budget import choose_step_budget
@@ -69,12 +69,12 @@ def keeping_target(
     """With the step budget that the target asks for, measured now on the idle executor. Prints what
     it is and how it was chosen."""
     if args.target_itl_ms is None:
-        print(step_budget_line(config), file=sys.stderr)
+        tell(step_budget_line(config))
         return config
     budget = choose_step_budget(executor, args.target_itl_ms / 1e3)
-    print(budget.arithmetic(), file=sys.stderr)
+    tell(budget.arithmetic())
     config = dataclasses.replace(config, max_step_tokens=budget.max_step_tokens)
-    print(step_budget_line(config, "measured for --target-itl-ms"), file=sys.stderr)
+    tell(step_budget_line(config, "measured for --target-itl-ms"))
     return config
 
 

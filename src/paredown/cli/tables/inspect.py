@@ -4,6 +4,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import headed, lines
 from paredown.cli.tables.columns import add_columns
 from paredown.cost.break_even import MAX_BATCH
 from paredown.cost.inspection import PHASES, Inspection
@@ -25,10 +26,11 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
     active = ""
     if found.spec.has_experts:
         active = f" ({_count(found.spec.num_active_parameters())} for a token)"
-    console.print(
-        f"[bold]{name}[/bold]: {found.spec.family}, "
-        f"{_count(found.spec.num_parameters())} parameters{active}, {found.formats.name}"
+    what = (
+        f": {found.spec.family}, {_count(found.spec.num_parameters())} parameters{active}, "
+        f"{found.formats.name}"
     )
+    console.print(headed(name, what))
     for phase in PHASES:
         console.print(_operations(found, phase, titles[phase]))
     console.print(_memory(found))
@@ -74,7 +76,7 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
     for cost, predicted in zip(costs, found.operation_s[phase], strict=True):
         best = best_time(cost, roofs)
         table.add_row(
-            cost.operation.name.replace(", ", ",\n", 1),
+            lines(cost.operation.name.replace(", ", ",\n", 1)),
             str(cost.operation.count),
             _shape(cost),
             _short(cost.flops),

@@ -1,13 +1,20 @@
 """Notes on what a checkpoint runs otherwise than its files ask, said once."""
 
-import sys
 from collections.abc import Iterable
+
+from paredown.cli.printed import tell
+
+# A file can give rise to as many as it likes.
+MAX_NOTES = 100
 
 
 def tell_notes(notes: Iterable[str]) -> None:
-    """A line of stderr for each."""
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+    """A line of stderr for each, of the first MAX_NOTES."""
+    listed = list(notes)
+    for note in listed[:MAX_NOTES]:
+        tell(f"note: {note}")
+    if len(listed) > MAX_NOTES:
+        tell(f"note: and {len(listed) - MAX_NOTES:,} more")
 
 
 def join_notes(notes: Iterable[str]) -> list[str]:

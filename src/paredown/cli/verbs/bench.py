@@ -2,18 +2,19 @@
 sequence, batches, or requests that come in over time."""
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from rich.console import Console
 
+from paredown.cli.console import make_console
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import step_budget_line
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.bench import (
     print_cells,
@@ -173,7 +174,7 @@ class _Bench:
             extra |= {"speculation": listed} if gains else {}
             _print_json(result, machine, extra)
             return 0
-        console = Console()
+        console = make_console()
         print_limits(console, result, machine, self._weights.name)
         print_cells(console, load.cells, results, load.slo)
         print_compared(console, predictor, compared)
@@ -200,7 +201,7 @@ class _Bench:
             summary = result.summary.as_json() | {"load": load.name, "num_cut": num_cut}
             _print_json(measurement, machine, {"loads": [summary]})
             return 0
-        console = Console()
+        console = make_console()
         print_load(console, result, load.slo, num_cut)
         self._print_rest(console, machine)
         return 0
@@ -275,4 +276,4 @@ def _num_pages(
 
 
 def _print_json(result: Measurement, machine: Machine, extra: Mapping[str, object]) -> None:
-    print(json.dumps(result.as_json() | {"machine": asdict(machine), **extra}, indent=2))
+    say_json(result.as_json() | {"machine": asdict(machine), **extra})

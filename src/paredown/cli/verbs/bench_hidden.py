@@ -1,13 +1,13 @@
 """`paredown bench --sweep hidden`: how long a layer's products take over the hidden size."""
 
 import argparse
-import json
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import make_console
 from paredown.cli.options.picture_path import check_picture_path
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.evaluate.pictures.hidden_plot import write_hidden_sweep
@@ -41,9 +41,9 @@ def run_sweep(args: argparse.Namespace) -> int:
     if path is not None:
         write_hidden_sweep(sweep, path)
     if args.json:
-        print(json.dumps(sweep.as_json(), indent=2))
+        say_json(sweep.as_json())
     else:
-        console = Console()
+        console = make_console()
         console.print(
             f"microseconds over the hidden size d, {sweep.format}; tokens: {sweep.num_tokens}, "
             f"threads: {sweep.num_threads}"

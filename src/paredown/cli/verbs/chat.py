@@ -1,13 +1,13 @@
 """`paredown chat`: a conversation in the terminal."""
 
 import argparse
-import json
 import sys
 
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.printed import prompt, say, say_answer, say_json, tell
 from paredown.cli.streams import text_of
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM
@@ -20,7 +20,8 @@ EXAMPLES = """examples:
   paredown chat my-model --system "Answer in one sentence." --temperature 0
   printf 'Hello\\nAnd then?\\n' | paredown chat --json
 
-An empty line is skipped; Ctrl-D ends the conversation.
+An empty line is skipped; Ctrl-D ends the conversation. On a terminal, characters of an answer that
+would steer it are escaped (\\x1b); a file or another program gets them as they are.
 """
 PROMPT = "> "
 Messages = list[dict[str, object]]
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     keywords = run_keywords(args)
     llm = LLM(args.model, **keywords)
     if (sinks := keywords.get("sinks")) is not None:
-        print(sinks.arithmetic(), file=sys.stderr)
+        tell(sinks.arithmetic())
     tell_notes(llm.notes)
     if not llm.tokenizer.has_chat_template:
         raise UnsupportedError(
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
             seen=args.model or "the packaged model",
             remedy="Use `paredown generate`, or a model that was trained for conversation.",
         )
+    llm.tokenizer.prepare_chat()
     start: Messages = []
     if args.system:
         start.append({"role": "system", "content": text_of(args.system)})
@@ -59,15 +61,14 @@ def run(args: argparse.Namespace) -> int:
         reply = _answer(llm, messages, params, num_kept=len(start), quiet=args.json)
         messages.append({"role": "assistant", "content": reply})
     if args.json:
-        print(json.dumps({"messages": messages}, indent=2))
+        say_json({"messages": messages})
     return 0
 
 
 def _read_line() -> str | None:
     """The next line; None at the end. The prompt shows only where somebody types."""
     if sys.stdin.isatty():
-        sys.stderr.write(PROMPT)
-        sys.stderr.flush()
+        prompt(PROMPT)
     try:
         line = sys.stdin.readline()
     except UnicodeDecodeError as error:
@@ -90,15 +91,14 @@ def _answer(
             if len(messages) < num_kept + 3:
                 raise
             del messages[num_kept : num_kept + 2]
-            print("(the oldest turn no longer fits and is forgotten)", file=sys.stderr)
+            tell("(the oldest turn no longer fits and is forgotten)")
     reply = ""
     for output in pieces:
         reply += output.text
         if output.error is not None:
-            print(f"paredown: {output.error}", file=sys.stderr)
+            tell(f"paredown: {output.error}")
         if not quiet:
-            sys.stdout.write(output.text)
-            sys.stdout.flush()
+            say_answer(output.text)
     if not quiet:
-        print()
+        say()
     return reply

@@ -1,17 +1,18 @@
 """`paredown compress`: one recipe, one standard checkpoint folder, and what it cost."""
 
 import argparse
-import json
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import make_console
 from paredown.cli.options.activations import add_activations_argument
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
 from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.verification import add_verification_arguments, read_verify_config
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import join_notes
 from paredown.cli.tables.verification import print_verification
@@ -77,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
             on_progress=bar.show_share,
         )
     if args.json:
-        print(json.dumps(made.as_json(), indent=2))
+        say_json(made.as_json())
         return 0
-    console = Console()
+    console = make_console()
     _print(console, made.written, made.source_bytes)
     print_verification(console, made)
     return 0

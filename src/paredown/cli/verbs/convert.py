@@ -1,14 +1,13 @@
 """`paredown convert`: a checkpoint in another format, with the same weights."""
 
 import argparse
-import json
 from pathlib import Path
 
-from rich.console import Console
-
+from paredown.cli.console import make_console
 from paredown.cli.options.calibration import add_calibration_arguments
 from paredown.cli.options.importance import add_importance_arguments, read_importance_config
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.tables.verification import print_carried_verification
@@ -70,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
     written = made.written
     tell_notes(written.notes)
     if args.json:
-        print(json.dumps(made.as_json(), indent=2))
+        say_json(made.as_json())
         return 0
-    console = Console()
+    console = make_console()
     console.print(
         f"{written.path}: {written.target}, {format_bytes(written.file_bytes)} "
         f"(was {format_bytes(made.source_bytes)}), {written.bits_per_weight:.2f} bits per weight"

@@ -1,14 +1,14 @@
 """`paredown doctor`: the machine, the kernels chosen and why, and the limits measured."""
 
 import argparse
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import make_console
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.verbs.doctor_sweep import keep_sweep, sweep_table
 from paredown.kernels.forms import KernelUse, kernel_uses
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             "isa_reason": explain_isa(),
             "kernels": [asdict(row) for row in kernels],
         } | ({} if swept is None else {"calibration": swept.as_json()})
-        print(json.dumps(result, indent=2))
+        say_json(result)
         return 0
     limits = Table(title="Machine", show_header=False)
     add_columns(limits, ("", "value"), left=("", "value"))
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         limits.add_row(label, value)
     for name, reason in unavailable_isas().items():
         limits.add_row(f"not available: {name}", reason)
-    console = Console()
+    console = make_console()
     console.print(limits)
     console.print(_kernel_table(kernels))
     if swept is not None:

@@ -1,9 +1,8 @@
 """`paredown doctor --sweep`: this machine's kernels, measured, fitted and kept."""
 
-import sys
-
 from rich.table import Table
 
+from paredown.cli.printed import tell
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.cost.machine_file import save_step_fit
@@ -17,7 +16,7 @@ def keep_sweep(machine: Machine) -> StepFit:
     with progress_bar("measuring") as bar:
         found = sweep_machine(machine, on_progress=bar.show_count)
     path = save_step_fit(found)
-    print(f"kept in {path}", file=sys.stderr)
+    tell(f"kept in {path}")
     return found
 
 

@@ -1,16 +1,16 @@
 """`paredown eval`: how well a model predicts a text, and how far it is from a reference."""
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import make_console
 from paredown.cli.options.activations import add_activations_argument
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import tell_notes
 from paredown.errors import ConfigError
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
             "protocol": text.protocol,
             "notes": list(checkpoint.notes),
         }
-        print(json.dumps(result.as_json() | more, indent=2))
+        say_json(result.as_json() | more)
         return 0
     _print(result, text, linear_format_name(checkpoint))
     return 0
@@ -177,6 +177,6 @@ def _print(result: Measurement, text: EvalText, format_name: str) -> None:
     if result.kl_divergence is not None and result.top1_agreement is not None:
         table.add_row("KL divergence", f"{result.kl_divergence:.5f} nats per token")
         table.add_row("top-1 agreement", f"{result.top1_agreement:.2%}")
-    console = Console()
+    console = make_console()
     console.print(table)
     console.print(f"Protocol: {text.protocol}.", style="dim")

@@ -1,7 +1,6 @@
 """`paredown generate`: continue prompts, one as a stream, many as a batch."""
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -15,12 +14,14 @@ from paredown.cli.options.speculation import (
     describe_speculation,
     speculation_config,
 )
+from paredown.cli.printed import say, say_answer, say_json, tell
 from paredown.cli.streams import text_of
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM, Completion
 from paredown.engine.prompt import begins_twice, encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
+from paredown.units import MEBI, format_bytes
 
 EXAMPLES = """examples:
   paredown generate "Once upon a time"
@@ -30,8 +31,12 @@ EXAMPLES = """examples:
   paredown generate --prompts-file prompts.txt --seed 1 --json
   paredown generate "It was" --speculate draft
   paredown generate "It was" --max-tokens 100000 --ignore-eos --attention-sinks 4
+
+On a terminal, characters of an answer that would steer it are escaped (\\x1b); a file or another
+program gets the answer as the model wrote it.
 """
 EXIT_FAILED = 1
+_MAX_PROMPTS_BYTES = 64 * MEBI
 _TWICE = (
     "{} of the prompts begin with the token that the tokenizer puts before a text: the model sees "
     "it twice; leave it out of the prompt"
@@ -66,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     prompts, keywords = _read_prompts(args), run_keywords(args)
     llm = LLM(args.model, speculation=speculation_config(args), **keywords)
     if (sinks := keywords.get("sinks")) is not None:
-        _tell(sinks.arithmetic())
+        tell(sinks.arithmetic())
     tell_notes(llm.notes)
     # More of a text cannot change its first tokens.
     starts = [encode_prompt(llm.tokenizer, prompt[:1000]) for prompt in prompts]
@@ -77,18 +82,18 @@ def run(args: argparse.Namespace) -> int:
         completions = llm.generate(prompts, params)
         wall_s = time.monotonic() - start_s
         if args.json:
-            print(json.dumps(_as_json(completions, wall_s) | _speculation(llm), indent=2))
+            say_json(_as_json(completions, wall_s) | _speculation(llm))
         else:
             _print_all(completions, echo=args.echo)
         num_tokens = sum(len(one.token_ids) for one in completions)
-        _tell(f"{num_tokens} tokens in {wall_s:.2f} s: {num_tokens / wall_s:,.0f} tokens/s")
+        tell(f"{num_tokens} tokens in {wall_s:.2f} s: {num_tokens / wall_s:,.0f} tokens/s")
         errors = [one.error for one in completions if one.error is not None]
     else:
         errors = _print_stream(llm, prompts[0], params, echo=args.echo)
     if llm.engine.speculator is not None:
-        _tell(describe_speculation(llm.engine.speculator.stats))
+        tell(describe_speculation(llm.engine.speculator.stats))
     for error in errors:
-        _tell(f"paredown: {error}")
+        tell(f"paredown: {error}")
     return EXIT_FAILED if errors else 0
 
 
@@ -101,13 +106,21 @@ def _read_prompts(args: argparse.Namespace) -> list[str]:
                 remedy="Give one of them.",
             )
         try:
-            lines = args.prompts_file.read_text("utf-8").splitlines()
+            with args.prompts_file.open("rb") as file:
+                raw = file.read(_MAX_PROMPTS_BYTES + 1)
+            lines = raw[:_MAX_PROMPTS_BYTES].decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 "the file of prompts cannot be read",
                 seen=f"{args.prompts_file}: {error}",
                 remedy="Name a UTF-8 text file with one prompt per line.",
             ) from error
+        if len(raw) > _MAX_PROMPTS_BYTES:
+            raise ConfigError(
+                "the file of prompts is too long",
+                seen=f"more than {format_bytes(_MAX_PROMPTS_BYTES)}",
+                remedy="Split it, and run once for each part.",
+            )
         prompts = [line for line in lines if line.strip()]
         if not prompts:
             raise ConfigError(
@@ -138,26 +151,26 @@ def _print_stream(llm: LLM, prompt: str, params: SamplingParams, *, echo: bool) 
         if num_tokens == 0:
             first_s = time.monotonic()
             if echo:
-                sys.stdout.write(prompt)
+                say_answer(prompt)
         num_tokens += len(output.token_ids)
         error = output.error
         if output.text:
-            sys.stdout.write(output.text)
-            sys.stdout.flush()
+            say_answer(output.text)
     end_s = time.monotonic()
-    print()
+    say()
     line = f"{num_tokens} tokens; the first after {(first_s - start_s) * 1000:.1f} ms"
     if num_tokens > 1:
         line += f", then {(num_tokens - 1) / (end_s - first_s):,.0f} tokens/s"
-    _tell(line)
+    tell(line)
     return [] if error is None else [error]
 
 
 def _print_all(completions: list[Completion], *, echo: bool) -> None:
     for number, completion in enumerate(completions):
         if number:
-            print("---")
-        print(f"{completion.prompt}{completion.text}" if echo else completion.text)
+            say("---")
+        say_answer(f"{completion.prompt}{completion.text}" if echo else completion.text)
+        say()
 
 
 def _as_json(completions: list[Completion], wall_s: float) -> dict[str, object]:
@@ -183,7 +196,3 @@ def _as_json(completions: list[Completion], wall_s: float) -> dict[str, object]:
 def _speculation(llm: LLM) -> dict[str, object]:
     speculator = llm.engine.speculator
     return {} if speculator is None else {"speculation": speculator.stats.as_json()}
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr)

@@ -1,16 +1,15 @@
 """`paredown inspect`: where time and memory of a model go, by arithmetic, without running it."""
 
 import argparse
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
+from paredown.cli.console import make_console
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.machine import add_machine_argument, find_machine_profile
 from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.tables.inspect import print_inspection
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.inspect_formulas import print_formulas
@@ -105,9 +104,9 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         write_roofline(found, subject.name, args.plot)
     if args.json:
-        print(json.dumps(found.as_json(), indent=2))
+        say_json(found.as_json())
     else:
-        print_inspection(found, subject.name, Console())
+        print_inspection(found, subject.name, make_console())
     return 0
 
 

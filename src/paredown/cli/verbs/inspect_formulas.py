@@ -1,11 +1,11 @@
 """`paredown inspect --symbolic`: the cost of each operation in letters."""
 
-import json
 from dataclasses import replace
 
-from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import make_console
+from paredown.cli.printed import say_json
 from paredown.cli.tables.columns import add_columns
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import (
@@ -81,9 +81,9 @@ def print_formulas(spec: ModelSpec, formats: ModelFormats, *, as_json: bool) -> 
             ]
             for phase, listed in found.items()
         }
-        print(json.dumps({"letters": LEGEND, **rows}, indent=2))
+        say_json({"letters": LEGEND, **rows})
         return
-    console = Console()
+    console = make_console()
     titles = {
         "prefill": "prefill: a prompt of L tokens",
         "decode": "decode: a token of each of B sequences of S tokens",

@@ -1,15 +1,15 @@
 """`paredown mixed`: a width for each linear layer under a budget, as a recipe file."""
 
 import argparse
-import json
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import make_console
 from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.methods import QUANTIZERS
 from paredown.optimize.mixed_precision import Assignment
@@ -19,6 +19,7 @@ from paredown.optimize.write_mixed_recipe import (
     MixedConfig,
     write_mixed_recipe,
 )
+from paredown.shell_word import shell_path
 from paredown.units import MEGA, format_bytes
 
 EXAMPLES = """examples:
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     with progress_bar("measuring losses") as bar:
         assignment = write_mixed_recipe(named_model(args), args.output, config, bar.show_count)
     if args.json:
-        print(json.dumps(_as_json(assignment, args.output), indent=2))
+        say_json(_as_json(assignment, args.output))
         return 0
     _print(assignment, args.output)
     return 0
@@ -122,11 +123,12 @@ def _print(assignment: Assignment, output: Path) -> None:
     table = Table("linear layers", "format", "loss alone, nats", box=box.SIMPLE)
     for part, choice in zip(assignment.parts, assignment.chosen, strict=True):
         table.add_row(part.name, choice.spec.name, f"{choice.loss:.5f}")
-    console = Console()
+    console = make_console()
     console.print(table)
     console.print(
         f"{assignment.average_bits:.2f} bits per weight on average, "
         f"{format_bytes(assignment.stored_bytes)} for the linear layers, KL divergence of about "
         f"{assignment.predicted_loss:.4f} nats if rounded to nearest"
     )
-    console.print(f"next: paredown compress MODEL -o OUT --recipe {output}")
+    command = f"paredown compress MODEL -o OUT --recipe {shell_path(output)}"
+    console.print(f"next: {command}", soft_wrap=True)

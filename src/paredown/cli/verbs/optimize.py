@@ -1,16 +1,17 @@
 """`paredown optimize`: the main job."""
 
 import argparse
-import json
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import headed, make_console
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
 from paredown.cli.options.quantized import add_quantized_argument
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.quality.measurement import Measurement
@@ -164,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
         model = FromQuantized(model=folder) if args.from_quantized else folder
         result = optimize(model, config, bar.show_share)
     if args.json:
-        print(json.dumps(result.as_json(), indent=2))
+        say_json(result.as_json())
     else:
         _print(result)
     if result.exit_code is not None:
@@ -173,7 +174,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(result: OptimizeResult) -> None:
-    console = Console()
+    console = make_console()
     wide = console.width >= _WIDE_COLUMNS
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     headings = ["format", "MB", "ppl", "loss", "KL", "top-1", "decode/s", "MBU"]
@@ -259,4 +260,5 @@ def _print_choice(console: Console, result: OptimizeResult) -> None:
         )
     elif result.not_verified is not None:
         console.print(f"not verified: {result.not_verified}", style="yellow")
-    console.print(f"serve it: [bold]{result.serve_line}[/bold]")
+    assert result.serve_line is not None
+    console.print(headed("serve it: ", result.serve_line), soft_wrap=True)

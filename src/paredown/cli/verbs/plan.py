@@ -2,14 +2,13 @@
 price."""
 
 import argparse
-import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import headed, make_console
 from paredown.cli.options.load import (
     LoadedModel,
     add_limit_arguments,
@@ -23,6 +22,7 @@ from paredown.cli.options.load import (
 from paredown.cli.options.machine import add_machine_argument, find_machine_profile
 from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
+from paredown.cli.printed import say_json, tell
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.tables.simulation import format_rate_of, print_simulation
@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> int:
         title = f"{name} on {found.num_machines} x {profile.roofs.name}"
         write_simulation_plot(found.simulation, limits, title, args.plot)
     if args.json:
-        print(json.dumps({"model": name} | found.as_json(), indent=2))
+        say_json({"model": name} | found.as_json())
         return 0
-    _print(found, name, Console())
+    _print(found, name, make_console())
     return 0
 
 
@@ -156,9 +156,8 @@ def _formats(
         return formats
     known = [one for one in formats if profile.knows(one)]
     if left_out := [one.name for one in formats if one not in known]:
-        print(
+        tell(
             f"note: not measured on this machine, so left out: {'; '.join(left_out)}",
-            file=sys.stderr,
         )
     if not known:
         raise ConfigError(
@@ -174,15 +173,17 @@ def _print(found: Plan, name: str, console: Console) -> None:
     machine = found.machine
     hits = f", {demand.hit_rate:.0%} answered by the response cache" if demand.hit_rate else ""
     rate = format_rate_of(demand.requests_per_s)
-    console.print(f"[bold]{name}[/bold] on {machine.profile.roofs.name}: {rate} requests/s{hits}")
+    where = f" on {machine.profile.roofs.name}: {rate} requests/s{hits}"
+    console.print(headed(name, where))
     console.print(_options_table(found))
     best = found.best
     machines = format_count(found.num_machines, "machine")
-    console.print(
-        f"[bold]{machines}[/bold] with {best.setup.formats.name}, "
-        f"--max-running {best.setup.max_running} --max-step-tokens {best.setup.max_step_tokens}: "
+    how = (
+        f" with {best.setup.formats.name}, --max-running {best.setup.max_running} "
+        f"--max-step-tokens {best.setup.max_step_tokens}: "
         f"{found.tokens_per_s:,.0f} generated tokens/s"
     )
+    console.print(headed(machines, how))
     if found.price_per_million is not None:
         console.print(f"{found.price_per_million:.4g} for a million generated tokens")
     print_simulation(found.simulation, demand.limits, console)

@@ -1,15 +1,15 @@
 """`paredown sensitivity`: which parts of a model suffer most from being quantized."""
 
 import argparse
-import json
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.console import make_console
 from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.quantize.kv_cache import KV_GRID_DTYPES
 from paredown.optimize.model_parts import PART_KINDS
@@ -94,14 +94,14 @@ def run(args: argparse.Namespace) -> int:
     with progress_bar("predicting") as bar:
         result = report_sensitivity(named_model(args), config, bar.show_count)
     if args.json:
-        print(json.dumps(result.as_json(), indent=2))
+        say_json(result.as_json())
         return 0
     _print(result, args.report)
     return 0
 
 
 def _print(result: SensitivityResult, report: Path | None) -> None:
-    console = Console()
+    console = make_console()
     console.print(_table("weights", result.weights))
     if result.activations is not None:
         console.print(_table("activations", result.activations))

@@ -1,9 +1,11 @@
 """`paredown serve`: an OpenAI-compatible server."""
 
 import argparse
+import gc
 import json
 import signal
-import sys
+import socket
+from pathlib import Path
 
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
@@ -12,6 +14,8 @@ from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.options.strangers import add_strangers_arguments
+from paredown.cli.printed import say, say_json, tell
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
@@ -29,8 +33,12 @@ from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
+from paredown.serve.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
+from paredown.serve.token_bound import TokenBound
+from paredown.shell_word import shell_word
+from paredown.shown import shown
 from paredown.spec.context import Context
 
 EXAMPLES = """examples:
@@ -42,6 +50,7 @@ EXAMPLES = """examples:
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
   paredown serve --speculate draft
   paredown serve --attention-sinks 4 --attention-window 1020
+  paredown serve my-model --host 0.0.0.0 --allowed-host models.example.org
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -51,7 +60,6 @@ SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and e
 """
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_attention_sinks_arguments(parser)
     add_schedule_arguments(parser)
     add_speculation_arguments(parser)
+    add_strangers_arguments(parser)
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
@@ -87,14 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     config = schedule_config(args)
     speculation = speculation_config(args)
-    listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
+    listen = _listen(args)
+    TokenBound(args.max_answer_tokens)
     path = resolve_model(args.model)
-    keywords = run_keywords(args)
-    keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
-    options = RunOptions(**keywords)
+    options = _run_options(args)
     checkpoint = Checkpoint.open(path)
     context = Context(spec=checkpoint.spec, sinks=options.sinks)
     tokenizer = Tokenizer.open(path)
+    tokenizer.prepare_chat()
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
 
@@ -106,47 +115,96 @@ def run(args: argparse.Namespace) -> int:
         return keeping_target(args, config, executor)
 
     def load() -> Engine:
-        return build(
+        engine = build(
             checkpoint, options, tokenizer=tokenizer, speculation=speculation, on_loaded=ready
         ).engine
+        _freeze()
+        return engine
 
     worker = Worker(load)
-    state = ServerState(
-        model_name=args.name or model_name(path),
-        max_positions=context.max_request_tokens,
-        tokenizer=tokenizer,
-        worker=worker,
-    )
+    state = _state(args, context, tokenizer, worker, _served_name(args.name, path))
     with listen.open_socket() as sock:
-        host, port = sock.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        url = _url(sock)
 
-        def tell() -> None:
+        def announce() -> None:
             if worker.status == "ready":
                 _announce(url, state.model_name, as_json=args.json)
             elif worker.status == "dead":
                 server.should_exit = True
 
-        app = create_app(state, on_worker_change=tell)
+        app = create_app(state, on_worker_change=announce)
         server: Server = make_server(app, worker, listen)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
             signal.signal(signal.SIGHUP, server.handle_exit)
-        if args.host not in LOOPBACK:
-            print(f"anyone who can reach {url} can use this model", file=sys.stderr)
+        if not is_loopback(sock.getsockname()[0]):
+            tell(f"anyone who can reach {url} can use this model")
         server.run(sockets=[sock])
-    if isinstance(worker.failure, ParedownError):
-        raise worker.failure
-    if worker.failure is not None:
+    return _exit_code(worker.failure, server.stopped_by)
+
+
+def _exit_code(failure: BaseException | None, stopped_by: int | None) -> int:
+    """Raises what the engine's thread ended with, where that is one of our own errors."""
+    if isinstance(failure, ParedownError):
+        raise failure
+    if failure is not None:
         return EXIT_FAILED
-    return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+    return EXIT_INTERRUPTED if stopped_by == signal.SIGINT else 0
+
+
+def _run_options(args: argparse.Namespace) -> RunOptions:
+    keywords = run_keywords(args)
+    keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
+    return RunOptions(**keywords)
+
+
+def _url(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listen(args: argparse.Namespace) -> Listen:
+    """Raises ConfigError."""
+    return Listen(
+        host=args.host,
+        port=args.port,
+        drain_s=args.drain_s,
+        address_connections=args.address_connections,
+        allowed_hosts=tuple(args.allowed_host),
+    )
+
+
+def _state(
+    args: argparse.Namespace, context: Context, tokenizer: Tokenizer, worker: Worker, name: str
+) -> ServerState:
+    return ServerState(
+        model_name=name,
+        max_positions=context.max_request_tokens,
+        tokenizer=tokenizer,
+        worker=worker,
+        token_bound=TokenBound.of(context, args.max_answer_tokens),
+        isolates_prefixes=args.isolate_prefixes,
+        shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
+    )
+
+
+def _served_name(asked: str | None, path: Path) -> str:
+    """The model's name in answers: text for anybody, while a folder's name may be any bytes."""
+    return shown(asked or model_name(path))
+
+
+def _freeze() -> None:
+    """Keeps collections from what stays as long as the process: each full one would look at it
+    anew, and hold all threads up for 40 ms."""
+    gc.collect()
+    gc.freeze()
 
 
 def _tell(executor: LoadedExecutor) -> None:
     if executor.context.sinks is not None:
-        print(executor.context.sinks.arithmetic(), file=sys.stderr)
-    print(page_arithmetic(executor.context, executor.kv), file=sys.stderr)
-    print(f"threads: {executor.threads.explained()}", file=sys.stderr)
+        tell(executor.context.sinks.arithmetic())
+    tell(page_arithmetic(executor.context, executor.kv))
+    tell(f"threads: {executor.threads.explained()}")
 
 
 def _check(
@@ -163,16 +221,14 @@ def _check(
         if others is None:
             how = fingerprint.check_logits(checkpoint, executor)
             line = f"verified: the logits of {name}, {how}"
-    print(line, file=sys.stderr)
+    tell(line)
 
 
 def _announce(url: str, model_name: str, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"url": url, "model": model_name}), flush=True)
+        say_json({"url": url, "model": model_name}, indent=None, flush=True)
         return
     body = json.dumps({"model": model_name, "prompt": "Once upon a time", "max_tokens": 40})
-    print(
-        f"{model_name} answers at {url}/v1\n"
-        f"curl {url}/v1/completions -H 'Content-Type: application/json' -d '{body}'",
-        flush=True,
-    )
+    say(f"{model_name} answers at {url}/v1")
+    header = "-H 'Content-Type: application/json'"
+    say(f"curl {url}/v1/completions {header} -d {shell_word(body)}", flush=True)

@@ -1,12 +1,10 @@
 """`paredown simulate`: a load on machines of any kind, through the engine's own scheduler."""
 
 import argparse
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from rich.console import Console
-
+from paredown.cli.console import headed, make_console
 from paredown.cli.options.load import (
     LoadedModel,
     add_limit_arguments,
@@ -21,6 +19,7 @@ from paredown.cli.options.machine import add_machine_argument, find_machine_prof
 from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.schedule import add_schedule_arguments, schedule_config
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
+from paredown.cli.printed import say_json
 from paredown.cli.tables.simulation import print_simulation
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError
@@ -138,10 +137,11 @@ def run(args: argparse.Namespace) -> int:
         basis = machine.profile.basis(formats)
         moments = [asdict(one) for one in found.moments]
         result = {"basis": basis, **found.summary(limits), "moments": moments}
-        print(json.dumps(result, indent=2))
+        say_json(result)
         return 0
-    console = Console()
-    console.print(f"[bold]{title}[/bold]: {num_pages * PAGE_SIZE:,} tokens of keys and values each")
+    console = make_console()
+    each = f": {num_pages * PAGE_SIZE:,} tokens of keys and values each"
+    console.print(headed(title, each))
     print_simulation(found, limits, console)
     console.print(f"Seconds of a step: {machine.profile.basis(formats)}.", style="dim")
     return 0

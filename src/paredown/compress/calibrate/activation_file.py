@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from paredown.errors import OutputError
+from paredown.files.new_file import PRIVATE, make_file
 
 ITEM_BYTES = 4
 
@@ -51,7 +52,8 @@ class ActivationFile:
         machine's next crash. Raises OutputError when the disk takes no more."""
         partial = self.path.with_suffix(".partial")
         try:
-            with partial.open("wb") as file:
+            partial.unlink(missing_ok=True)  # of a run that was killed
+            with make_file(partial, PRIVATE) as file:
                 for batch in batches:
                     file.write(batch.contiguous().numpy().data)
                 file.flush()

@@ -7,28 +7,40 @@
     lock                 held by the process at work
 
 A layer counts as finished when state.json says so, which is replaced in one rename after the other
-files are whole.
+files are whole. The folder is the user's own (files/own_folder.py): what is in it becomes weights.
 """
 
 import fcntl
 import json
 import os
-import shutil
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
+from paredown.files.new_file import PRIVATE
+from paredown.files.own_file import read_own_file
+from paredown.files.own_folder import make_own_folder
+from paredown.files.refused_file import RefusedFileError
 from paredown.formats.tensor import StoredTensor
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
-from paredown.models.files.whole_file import sync_folder
+from paredown.models.files.whole_file import whole_file
+from paredown.shell_word import shell_path
+from paredown.units import MEBI
 
 STATE = "state.json"
 # What the names of the activations begin with.
 INPUTS = "inputs-"
 LOCK = "lock"
+# Every name that a run gives a file here, while it is written too; no other file is removed.
+_OWN_NAME = re.compile(
+    r"state\.json|inputs-\d{5}(-\w+)?\.(f32|partial)|layer-\d{5}\.safetensors"
+    r"|\.(state\.json|layer-\d{5}\.safetensors)\.[0-9a-f]{8}\.partial"
+)
+_MAX_STATE_BYTES = 16 * MEBI
 
 
 def workspace_path(output: Path) -> Path:
@@ -88,20 +100,27 @@ class Workspace:
             "num_finished": self.num_finished,
             "notes": self.notes,
         }
-        partial = self.path / f"{STATE}.partial"
-        partial.write_text(json.dumps(state, indent=2) + "\n", "utf-8")
-        partial.replace(self.path / STATE)
-        sync_folder(self.path)
+        with whole_file(self.path / STATE) as file:
+            file.write((json.dumps(state, indent=2) + "\n").encode())
+
+
+def check_workspace(path: Path) -> None:
+    """Before long work. Raises OutputError for a folder that somebody else can have made."""
+    if os.path.lexists(path):
+        _make(path)
 
 
 @contextmanager
 def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
     """Goes on with what a run of the same fingerprint left, else begins anew. The folder is removed
     at the end and on errors that would come again; a kill, an interrupt or a full disk leaves it.
-    Raises OutputError when another process works there or it cannot be made."""
+    Raises OutputError when another process works there, it cannot be made, or somebody else can
+    have made what is there."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        lock = os.open(path / LOCK, flags, PRIVATE)
     except OSError as error:
         raise OutputError(
             f"the folder for calibration {path} cannot be made",
@@ -114,11 +133,23 @@ def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
         try:
             yield workspace
         except (CheckpointError, ConfigError, UnsupportedError):
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):  # what was wrong is said, whatever is left
+                _remove(path)
             raise
-        shutil.rmtree(path)
+        _remove(path)
     finally:
         os.close(lock)
+
+
+def _make(path: Path) -> None:
+    try:
+        make_own_folder(path)
+    except RefusedFileError as error:
+        raise OutputError(
+            f"{path} is not a folder that an earlier run of yours can have left, so it is not used",
+            seen=error.strerror,
+            remedy=f"Remove it (`rm -r {shell_path(path)}`), or choose another output.",
+        ) from error
 
 
 def _take(lock: int, path: Path) -> None:
@@ -135,7 +166,7 @@ def _take(lock: int, path: Path) -> None:
 def _read(path: Path, fingerprint: str) -> Workspace:
     """What is there, if it can be trusted; otherwise an empty folder."""
     try:
-        state = json.loads((path / STATE).read_text("utf-8"))
+        state = json.loads(read_own_file(path / STATE, _MAX_STATE_BYTES))
         found = Workspace(
             path=path,
             fingerprint=fingerprint,
@@ -145,9 +176,22 @@ def _read(path: Path, fingerprint: str) -> Workspace:
         )
         if state["fingerprint"] == fingerprint:
             return found
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
-    for entry in path.iterdir():
-        if entry.name != LOCK:
-            entry.unlink()
+    _clear(path)
     return Workspace(path=path, fingerprint=fingerprint)
+
+
+def _clear(path: Path) -> None:
+    """Removes what runs put there."""
+    for entry in path.iterdir():
+        if _OWN_NAME.fullmatch(entry.name):
+            entry.unlink()
+
+
+def _remove(path: Path) -> None:
+    """The folder too, unless somebody put something else there."""
+    _clear(path)
+    (path / LOCK).unlink(missing_ok=True)
+    with suppress(OSError):
+        path.rmdir()

@@ -10,17 +10,23 @@ import numpy as np
 
 from paredown.compress.importance import ColumnImportance, Floats, Importance
 from paredown.errors import CheckpointError
+from paredown.files.model_file import open_model_file
+from paredown.files.named_file import read_whole
 from paredown.formats.gguf.floats import F32
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.whole_file import unreadable
 from paredown.models.gguf.file import MappedGGUF, read_gguf, write_gguf_file
 from paredown.models.gguf.header import MAGIC, NewTensor, Value
 from paredown.models.gguf.names import GGUFTensor, gguf_tensors
+from paredown.shown import quoted
+from paredown.units import GIBI
 
 _SUMS, _COUNTS = ".in_sum2", ".counts"
 _REMEDY = "Make it again (--importance auto), or with llama-imatrix."
 # Names longer than a tensor's can be are no names.
 _MAX_NAME_BYTES = 256
+# Four bytes for each column of each linear layer: 100 MB for the largest models with experts.
+_MAX_LEGACY_BYTES = GIBI
 _MAX_CALLS = 2**31 - 1
 
 
@@ -41,9 +47,11 @@ def read_importance(path: Path, source: Checkpoint) -> Importance:
     without a tensor of the model, and, naming the tensor, for an entry of another length or with
     several counts."""
     try:
-        with path.open("rb") as file:
+        with open_model_file(path) as file:
             is_gguf = file.read(len(MAGIC)) == MAGIC
-        found = _read_gguf(path) if is_gguf else _read_legacy(path.read_bytes(), path)
+            file.seek(0)
+            raw = b"" if is_gguf else read_whole(file, path, _MAX_LEGACY_BYTES)
+        found = _read_gguf(path) if is_gguf else _read_legacy(raw, path)
     except OSError as error:
         raise unreadable(path, error) from error
     modules, unknown = dict[str, ColumnImportance](), set(found.entries)
@@ -135,7 +143,7 @@ def _wrong_length(path: Path, name: str, seen: str) -> CheckpointError:
 def _read_gguf(path: Path) -> _Entries:
     file = read_gguf(path)
     if file.metadata.get("general.type") != "imatrix":
-        raise _damaged(path, f"general.type {file.metadata.get('general.type')!r}")
+        raise _damaged(path, f"general.type {quoted(file.metadata.get('general.type'))}")
     entries = {}
     for own in dict.fromkeys(
         name.removesuffix(_SUMS).removesuffix(_COUNTS) for name in file.places

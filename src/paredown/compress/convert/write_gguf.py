@@ -35,6 +35,7 @@ from paredown.models.gguf.names import (
 )
 from paredown.models.gguf.vocabulary import GGUFVocabulary, read_vocabulary
 from paredown.progress import OnProgress
+from paredown.shown import shown
 
 # Values converted at once: bounds the float temporaries to some tens of megabytes.
 _CHUNK_VALUES = 1 << 22
@@ -81,7 +82,7 @@ def write_gguf(
         vocabulary = read_vocabulary(checkpoint.path, checkpoint.spec.vocab_size)
     job = _Job(checkpoint, formats, importance, num_threads)
     metadata |= {
-        "general.name": checkpoint.path.stem,
+        "general.name": shown(checkpoint.path.stem),
         "general.file_type": np.uint32(job.file_type),
         "general.quantization_version": np.uint32(_QUANTIZATION_VERSION),
         **vocabulary.metadata,

@@ -5,6 +5,7 @@ from typing import get_args
 
 from paredown.engine.schedule.policies.table import POLICIES, PolicyName
 from paredown.errors import ConfigError
+from paredown.shown import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class ScheduleConfig:
         if self.policy not in POLICIES:
             raise ConfigError(
                 "there is no such policy",
-                seen=repr(self.policy),
+                seen=quoted(self.policy),
                 remedy=f"Use one of {', '.join(get_args(PolicyName))}.",
             )
 

@@ -4,7 +4,7 @@ One rule for prompts, generated tokens and drafts alike: a step has a budget of 
 requests, in the order in which they started, then waiting ones, in the order of the policy, take
 from it as many of their uncomputed tokens as are left. A long prompt is thereby cut into chunks,
 and a decode is a chunk of one. No more requests run than a step has tokens, and each running one
-gets at least one of them.
+gets at least one of them, but for requests of many answers beside others (wide.py).
 
 A request that starts finds what it can of its tokens in the prefix cache and takes pages for all
 the others, one more whenever it grows into a new page. Where every layer has a window it gives the
@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import FinishReason, Request
+from paredown.engine.schedule.admission import check_prompt
 from paredown.engine.schedule.followers import Followers
 from paredown.engine.schedule.policies.fair_shares import FairShares
 from paredown.engine.schedule.policies.table import POLICIES
@@ -29,7 +30,8 @@ from paredown.engine.schedule.repetition import Repetition
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import Chunk, StepPlan
 from paredown.engine.schedule.waiting_queue import WaitingQueue
-from paredown.errors import CapacityError, RequestError
+from paredown.engine.schedule.wide import Lanes, WideRequests
+from paredown.errors import CapacityError
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
@@ -64,7 +66,9 @@ class Scheduler:
         self.max_positions = max_positions
         self._kept, self._gives_pages_back = kept, kept.window is not None
         self._policy = policy = POLICIES[config.policy]
-        self.waiting: WaitingQueue = policy.make_queue(pages)
+        lanes = Lanes(lambda: policy.make_queue(pages))
+        self._wide = WideRequests(config.num_places, None if config.fair_shares else lanes)
+        self.waiting: WaitingQueue = lanes
         self._shares: FairShares | None = None
         if config.fair_shares:
             self.waiting = self._shares = FairShares(lambda: policy.make_queue(pages))
@@ -108,24 +112,12 @@ class Scheduler:
 
     def check_prompt(self, num_prompt_tokens: int) -> None:
         """Raises RequestError or CapacityError for a prompt that can never be answered."""
-        if num_prompt_tokens < 1:
-            raise RequestError(
-                "the prompt is empty", seen="0 tokens", remedy="Give at least one token."
-            )
-        if num_prompt_tokens + 1 > self.max_positions:
-            raise RequestError(
-                "the prompt is longer than the context of the model allows",
-                seen=f"{num_prompt_tokens} prompt tokens, a context of {self.max_positions}",
-                remedy=f"Shorten the prompt to {self.max_positions - 1} tokens or fewer.",
-            )
-        if num_prompt_tokens + 1 > self.max_tokens_per_request:
-            raise CapacityError(
-                "the prompt does not fit in the key-value pages",
-                seen=f"{num_prompt_tokens} prompt tokens + 1; {self.pool.num_pages} pages x "
-                f"{PAGE_SIZE} tokens = {self.max_tokens_per_request}",
-                remedy="Shorten the prompt, or give more pages (--pages or --kv-memory of serve "
-                "and bench, num_pages of LLM).",
-            )
+        check_prompt(
+            num_prompt_tokens,
+            max_positions=self.max_positions,
+            max_tokens=self.max_tokens_per_request,
+            num_pages=self.pool.num_pages,
+        )
 
     def check_room(self, num_requests: int) -> None:
         """Raises QueueFullError unless so many requests can be queued now."""
@@ -167,7 +159,8 @@ class Scheduler:
         child.max_total_tokens = min(child.max_total_tokens, self.max_tokens_per_request)
         child.is_long = self._turns_as_long(child)
         is_apart = not num_computed or not parent.pages or child.is_long != parent.is_long
-        if is_apart or len(self.running) >= self._num_places:
+        has_place = len(self.running) < self._num_places
+        if is_apart or not has_place or (child.is_wide and self._wide.is_closed(self.running)):
             self._push(child)
             return
         self._pages.share(parent, child)
@@ -192,6 +185,8 @@ class Scheduler:
             for one in tuple(self.running):
                 if one.is_long != self._turns_as_long(one):
                     self._preempt(one, StepPlan())
+        if self._wide.must_look(self.running, has_pages=self._too_few_pages is None):
+            self._repetition = None
         plan = None if self._repetition is None else self._repeat(self._repetition)
         if plan is None:
             plan = self._look_at_all()
@@ -221,8 +216,10 @@ class Scheduler:
                 self._pages.drop_unseen(request)
         plan = StepPlan()
         budget, num_preemptions = self._num_step_tokens, self.num_preemptions
-        num_behind, is_short = len(self.running), False
-        for request in tuple(self.running):
+        has_pages = self._too_few_pages is None
+        running = tuple(self._wide.taking_part(self.running, has_pages=has_pages))
+        num_behind, is_short = len(running), False
+        for request in running:
             num_behind -= 1
             num_certain = len(request.token_ids)
             if num_certain > request.num_covered_tokens:
@@ -313,7 +310,10 @@ class Scheduler:
                 return
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
+            self._wide.open_lanes(self.running)
             request = self.waiting.first()
+            if request.is_wide and self._wide.is_closed(self.running):
+                return
             if self._is_promised(request):
                 return
             prefix = self._pages.find(request)
@@ -342,7 +342,8 @@ class Scheduler:
         if not self._followers.num_following or num_left <= 0:
             return False
         better = [one for one in self.running if _rank(one) < _rank(request)]
-        return sum(len(one.followers) for one in better) >= num_left
+        seen = [one for one in better if request.is_wide or not one.is_wide]
+        return sum(len(one.followers) for one in seen) >= num_left
 
     def _take_pages(self, request: Request, plan: StepPlan) -> bool:
         """Makes the pages of a running request cover its certain tokens and be its own where it

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from paredown.engine.sampling.field_rules import ParameterError
+from paredown.shown import quoted
 
 MAX_NAME_CHARS = 1024
 MAX_PRIORITY = 10
@@ -18,13 +19,15 @@ class Service:
     larger ones first (policy "priority"). `deadline_s`: seconds after its arrival in which the
     request is to be started (policy "deadline"); None asks for nothing. Only requests of
     the same `cache_salt` share cached prefixes, so that nobody learns from the time of an answer
-    what others asked; None is the tenant's own.
+    what others asked; None is the tenant's own. `num_together`: answers that were asked for in one
+    go, this one among them; many leave room for others (wide.py).
     """
 
     tenant: str = ""
     priority: int = 0
     deadline_s: float | None = None
     cache_salt: str | None = None
+    num_together: int = 1
 
     def __post_init__(self) -> None:
         for field in ("tenant", "cache_salt"):
@@ -33,13 +36,13 @@ class Service:
                 isinstance(name, str) and len(name) <= MAX_NAME_CHARS
             ):
                 raise ParameterError(
-                    field, seen=repr(name)[:80], remedy=f"Use at most {MAX_NAME_CHARS} characters."
+                    field, seen=quoted(name, 80), remedy=f"Use at most {MAX_NAME_CHARS} characters."
                 )
         priority, deadline_s = self.priority, self.deadline_s
         if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
             raise ParameterError(
                 "priority",
-                seen=repr(priority)[:80],
+                seen=quoted(priority, 80),
                 remedy=f"Use an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}.",
             )
         if deadline_s is not None and (
@@ -49,7 +52,7 @@ class Service:
         ):
             raise ParameterError(
                 "deadline_s",
-                seen=repr(deadline_s)[:80],
+                seen=quoted(deadline_s, 80),
                 remedy=f"Use seconds above 0 and at most {MAX_DEADLINE_S:.0f}.",
             )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from paredown.errors import ConfigError
+from paredown.shown import quoted
 
 SpeculationKind = Literal["ngram", "reference", "suffix", "draft"]
 KINDS: tuple[SpeculationKind, ...] = get_args(SpeculationKind)
@@ -41,7 +42,7 @@ class SpeculationConfig:
         if self.kind not in KINDS:
             raise ConfigError(
                 "unknown kind of speculation",
-                seen=repr(self.kind),
+                seen=quoted(self.kind),
                 remedy=f"Use one of {', '.join(KINDS)}.",
             )
         if self.max_draft_tokens is not None:
@@ -70,7 +71,7 @@ class SpeculationConfig:
     def _check_count(self, name: str, value: object, largest: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
             raise ConfigError(
-                f"{name} is out of range", seen=repr(value), remedy=f"Use 1 to {largest:,}."
+                f"{name} is out of range", seen=quoted(value), remedy=f"Use 1 to {largest:,}."
             )
 
     def _check_belongs(self, name: str, is_given: bool, kind: SpeculationKind) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from paredown.errors import ConfigError
+from paredown.shown import quoted
 
 # As in Mooncake's traces: what stands for a stretch of a prompt stands for so many tokens.
 BLOCK_TOKENS = 512
@@ -48,7 +49,7 @@ class Length:
         parts = text.split("-")
         if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):
             raise ConfigError(
-                "this is not a number of tokens", seen=repr(text), remedy="Write 128, or 16-1024."
+                "this is not a number of tokens", seen=quoted(text), remedy="Write 128, or 16-1024."
             )
         low, high = int(parts[0]), int(parts[-1])
         if not 1 <= low <= high:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from paredown.errors import ConfigError
 from paredown.evaluate.load.run_load import Served
+from paredown.shown import quoted
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -30,7 +31,7 @@ class SLO:
             if field not in {one.name for one in fields(cls)} or field in limits:
                 raise ConfigError(
                     "the limit of latency is unknown or given twice",
-                    seen=repr(part),
+                    seen=quoted(part),
                     remedy="Write ttft=0.5s,tpot=50ms; there are ttft, tpot, itl and e2e.",
                 )
             limits[field] = _seconds(value)
@@ -61,6 +62,6 @@ def _seconds(text: str) -> float:
         seconds = math.nan
     if not 0 < seconds < math.inf:
         raise ConfigError(
-            "this is not a latency limit", seen=repr(text), remedy="Write 0.5s, 50ms or 800us."
+            "this is not a latency limit", seen=quoted(text), remedy="Write 0.5s, 50ms or 800us."
         )
     return seconds

@@ -7,17 +7,24 @@ Mooncake     JSON lines: timestamp in ms, input_length, output_length, and hash_
 """
 
 import csv
+import io
 import itertools
-import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
+from paredown.files.named_file import open_named_file
+from paredown.json_text import JsonTextError, parse_json
+from paredown.shown import quoted, shown, shown_list
 
 Row = dict[str, object]
+# A prompt of a million tokens has 2,000 block hashes, of ten characters or less each.
+MAX_LINE_CHARS = 1_000_000
+MAX_TOKENS = 2**31 - 1
 
 
 def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
@@ -25,8 +32,8 @@ def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
     with the line, for a file that is no trace, has no request, or goes back in time."""
     found: list[Arrival] = []
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            for number, row in itertools.islice(_rows(path, lines), max_requests):
+        with io.TextIOWrapper(open_named_file(path), "utf-8", newline="") as text:
+            for number, row in itertools.islice(_rows(path, _lines(path, text)), max_requests):
                 found.append(_arrival(path, number, row))
                 if len(found) > 1 and found[-1].at_s < found[-2].at_s:
                     raise _error(path, number, "a request comes before the one above it", row)
@@ -40,6 +47,18 @@ def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
     return [replace(one, at_s=one.at_s - first) for one in found]
 
 
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    """One at a time; a line without end would be read into memory whole."""
+    for number in itertools.count(1):
+        line = text.readline(MAX_LINE_CHARS + 1)
+        if not line:
+            return
+        if len(line) > MAX_LINE_CHARS:
+            what = f"a line has more than {MAX_LINE_CHARS:,} characters"
+            raise _error(path, number, what, shown(line, 80))
+        yield line
+
+
 def _rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:
     """Numbered from 1, as in an editor."""
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
@@ -49,11 +68,11 @@ def _rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:
     if first[1].lstrip().startswith("{"):
         for number, line in itertools.chain([first], numbered):
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise _error(path, number, "this is not JSON", line.strip()[:80]) from error
+                row = parse_json(line)
+            except JsonTextError as error:
+                raise _error(path, number, f"this is not JSON: {error}", shown(line, 80)) from error
             if not isinstance(row, dict):
-                raise _error(path, number, "this is not a JSON object", line.strip()[:80])
+                raise _error(path, number, "this is not a JSON object", shown(line, 80))
             yield number, row
         return
     names = _cells(path, *first)
@@ -61,7 +80,7 @@ def _rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:
     for number, line in numbered:
         values = _cells(path, number, line)
         if len(values) != len(names):
-            raise _error(path, number, f"there are not {len(names)} columns", line.strip()[:80])
+            raise _error(path, number, f"there are not {len(names)} columns", shown(line, 80))
         yield number, dict(zip(names, values, strict=True))
 
 
@@ -69,7 +88,7 @@ def _cells(path: Path, number: int, line: str) -> list[str]:
     try:
         (cells,) = csv.reader([line])
     except csv.Error as error:
-        raise _error(path, number, f"this is not CSV: {error}", line.strip()[:80]) from error
+        raise _error(path, number, f"this is not CSV: {error}", shown(line, 80)) from error
     return cells
 
 
@@ -94,7 +113,7 @@ def _known_columns(path: Path, number: int, names: Collection[str]) -> tuple[str
             return known
     raise ConfigError(
         f"{path}, line {number}: these are not the columns of a trace that is known",
-        seen=", ".join(names)[:120],
+        seen=shown_list(names),
         remedy=f"Known are {'; '.join(', '.join(known) for known in _TIMES)}.",
     )
 
@@ -107,22 +126,24 @@ def _from_timestamp(value: object) -> float:
 def _number(value: object) -> float:
     number = float(str(value))
     if not 0 <= number < float("inf"):
-        raise ValueError(f"{value} is not a valid time")
+        raise ValueError(f"{shown(value, 80)} is not a valid time")
     return number
 
 
 def _count(value: object) -> int:
     count = int(str(value))
     if count < 1:
-        raise ValueError(f"{value} tokens are too few")
+        raise ValueError(f"{shown(value, 80)} tokens are too few")
+    if count > MAX_TOKENS:
+        raise ValueError(f"{shown(value, 80)} tokens are more than {MAX_TOKENS:,}")
     return count
 
 
 def _block_ids(value: object, num_tokens: int) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise TypeError(f"hash_ids is not a list: {value}")
+        raise TypeError(f"hash_ids is not a list: {quoted(value)}")
     if not all(isinstance(one, int) and one >= 0 for one in value):
-        raise ValueError(f"hash_ids are not all numbers: {value}")
+        raise ValueError(f"hash_ids are not all numbers: {quoted(value)}")
     ids = tuple(value)
     if ids and len(ids) != -(-num_tokens // BLOCK_TOKENS):
         raise ValueError(f"{len(ids)} hash_ids for {num_tokens} tokens")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paredown.errors import OutputError
 from paredown.evaluate.load.benchmark import LoadResult
 from paredown.evaluate.load.run_load import Moment
 from paredown.evaluate.load.summary import latencies
@@ -19,7 +18,9 @@ from paredown.evaluate.pictures.picture import (
     RED,
     SKY,
     load_matplotlib,
+    picture_text,
 )
+from paredown.models.files.whole_file import whole_file
 
 _COLORS = (BLUE, RED, GREEN, ORANGE, PINK, SKY)
 _DPI = 150
@@ -31,12 +32,8 @@ _MAX_POINTS = 1000
 def write_plot(path: Path, results: Sequence[LoadResult], title: str) -> None:
     """Raises OutputError where it cannot be written."""
     picture = draw_load(results, title)
-    try:
-        path.write_bytes(picture)
-    except OSError as error:
-        raise OutputError(
-            "the picture could not be written", seen=error, remedy="Name another file."
-        ) from error
+    with whole_file(path) as file:
+        file.write(picture)
 
 
 def draw_load(results: Sequence[LoadResult], title: str) -> bytes:
@@ -57,7 +54,7 @@ def draw_load(results: Sequence[LoadResult], title: str) -> bytes:
         lines, names = panels[0, 0].get_legend_handles_labels()
         _legend(figure, lines, names, loc="outside lower center", ncols=4)
     name = f": {results[0].name}" if len(results) == 1 else ", batch x input + output tokens"
-    figure.suptitle(title + name, color=LIGHT.ink, fontsize=_FONT + 2)
+    figure.suptitle(picture_text(title + name), color=LIGHT.ink, fontsize=_FONT + 2)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", facecolor=LIGHT.paper)
     return picture.getvalue()
@@ -76,7 +73,7 @@ def _draw_distribution(panel: Any, results: Sequence[LoadResult], field: str, na
                 color=_COLORS[number % len(_COLORS)],
                 linestyle=("-", "--", ":")[number // len(_COLORS) % 3],
                 linewidth=1.7,
-                label=result.name,
+                label=picture_text(result.name),
             )
     for share, label in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
         panel.axhline(share, color=LIGHT.front, linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)

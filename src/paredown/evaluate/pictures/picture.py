@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paredown.errors import UnsupportedError
+from paredown.shown import shown
+
+_MAX_LABEL_CHARS = 120
 
 # Okabe and Ito's palette (2008), which stays apart for the colour-blind.
 BLUE, SKY, RED, ORANGE, GREEN, PINK = (
@@ -43,6 +46,12 @@ DARK = Theme(
     shade="#16291f",
     front="#3d5166",
 )
+
+
+def picture_text(text: str) -> str:
+    """A name of a model or file for a label: escaped, and not taken for a formula between dollars,
+    at which drawing may fail."""
+    return shown(text, _MAX_LABEL_CHARS).replace("$", r"\$")
 
 
 def require_matplotlib(without: str) -> None:

@@ -13,8 +13,17 @@ from paredown.cost.model_formats import Unit
 from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import Roofs, best_time
 from paredown.evaluate.pictures.labels import Box, around, place_labels
-from paredown.evaluate.pictures.picture import BLUE, DARK, LIGHT, RED, Theme, load_matplotlib
+from paredown.evaluate.pictures.picture import (
+    BLUE,
+    DARK,
+    LIGHT,
+    RED,
+    Theme,
+    load_matplotlib,
+    picture_text,
+)
 from paredown.models.files.whole_file import whole_file
+from paredown.shown import shown
 from paredown.units import GIGA, TERA, format_bytes
 
 _DPI = 160
@@ -89,7 +98,7 @@ def _draw_legend(figure: Any, found: Inspection, name: str, theme: Theme) -> Non
         frameon=False,
         fontsize=_FONT,
         labelcolor=theme.ink,
-        title=f"{name}, {found.formats.name} on {found.machine.roofs.name}",
+        title=picture_text(f"{name}, {found.formats.name} on {found.machine.roofs.name}"),
         title_fontproperties={"size": _FONT + 1},
     )
     figure.legends[0].get_title().set_color(theme.ink)
@@ -285,7 +294,7 @@ def _page(name: str, light: bytes, dark: bytes) -> str:
     def source(picture: bytes) -> str:
         return "data:image/png;base64," + base64.b64encode(picture).decode()
 
-    title = html.escape(f"Roofline of {name}")
+    title = html.escape(shown(f"Roofline of {name}"))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         "<style>body{margin:2rem auto;max-width:70rem;background:#fff}img{width:100%}"

@@ -15,6 +15,7 @@ from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.score import encode_text
 from paredown.errors import RequestError, UnsupportedError
+from paredown.shown import quoted
 from paredown.spec.kv_choice import KVChoice
 
 try:
@@ -181,7 +182,7 @@ class ParedownLM(LM):  # type: ignore[misc]
         if given:
             raise RequestError(
                 "a task asks for settings of generation that we do not have",
-                seen=", ".join(f"{name}={value!r}" for name, value in given.items()),
+                seen=", ".join(f"{name}={quoted(value)}" for name, value in given.items()),
                 remedy="Take them out of the task's generation_kwargs.",
             )
         if not is_sampled:

@@ -22,10 +22,15 @@ from paredown.evaluate.verify.golden import (
     run_golden,
 )
 from paredown.executors.protocol import LoadedExecutor
+from paredown.files.model_file import read_model_file
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.json_file import MAX_TOKENIZER_BYTES, read_optional_json_object
+from paredown.models.files.whole_file import is_there, unreadable
 from paredown.models.fingerprints import file_digests, joint_digest
 from paredown.models.gguf.checkpoint import is_gguf
+from paredown.models.text.tokenizer_files import CONFIG as TOKENIZER_CONFIG
+from paredown.models.text.tokenizer_files import tokenizer_file
 from paredown.spec.weight import ActivationDType
 
 # What a model predicts depends on these beside the weights. Others (chat template, generation
@@ -139,11 +144,24 @@ def golden_logits(executor: LoadedExecutor) -> Logits:
 
 def _digest_small_files(checkpoint: Checkpoint) -> dict[str, str]:
     digests = {}
-    for name in SMALL_FILES:
+    for name in _small_files(checkpoint):
         path = checkpoint.path / name
-        if path.is_file():
-            digests[name] = hash_bytes(np.fromfile(path, np.uint8), num_threads=1)
+        if is_there(path):
+            try:
+                data = read_model_file(path, MAX_TOKENIZER_BYTES)
+            except OSError as error:
+                raise unreadable(path, error) from error
+            digests[name] = hash_bytes(np.frombuffer(data, np.uint8), num_threads=1)
     return digests
+
+
+def _small_files(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The tokenizer may be read from another file than tokenizer.json."""
+    if is_gguf(checkpoint.path):
+        return ()
+    config = read_optional_json_object(checkpoint.path / TOKENIZER_CONFIG)
+    read = tokenizer_file(checkpoint.path, config).name
+    return SMALL_FILES if read in SMALL_FILES else (*SMALL_FILES, read)
 
 
 def _digests(value: object) -> dict[str, str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.evaluate.verify.fingerprint import REMEDY, Fingerprint
-from paredown.models.files.json_file import read_json_object
-from paredown.models.files.whole_file import whole_file
+from paredown.models.files.json_file import MAX_TABLE_BYTES, read_json_object
+from paredown.models.files.whole_file import is_there, whole_file
 from paredown.models.gguf.checkpoint import is_gguf
 
 NAME = "verification.json"
@@ -47,9 +47,9 @@ def read_fingerprint(checkpoint: Path) -> Fingerprint | None:
 def read_verification(checkpoint: Path) -> tuple[dict[str, object], Fingerprint] | None:
     """The figures for people too. Raises as `read_fingerprint` does."""
     path = verification_path(checkpoint)
-    if not path.exists():
+    if not is_there(path):
         return None
-    fields = read_json_object(path)
+    fields = read_json_object(path, MAX_TABLE_BYTES)
     if fields.get("format") != FORMAT:
         raise CheckpointError(
             f"{path} is of another version",

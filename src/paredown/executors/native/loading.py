@@ -11,7 +11,7 @@ from paredown.executors.run_options import RunOptions
 from paredown.kernels._core import ThreadError
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_model import NativeModel
-from paredown.kernels.packed_file import PackedFileError
+from paredown.kernels.packed_file import PackedFile, PackedFileError
 from paredown.kernels.padded_heads import with_padded_heads
 from paredown.kernels.probe import available_memory_bytes
 from paredown.kernels.thread_plan import ThreadPlan
@@ -36,15 +36,16 @@ class NativeLoading:
         cache: PackedCache | None,
     ) -> None:
         self._checkpoint = checkpoint
+        self._context = context
         self._kv = kv
+        self._threads = threads
         self._plan = plan
         self._activations = activations
         self._cache = cache
         self._file = None if cache is None else cache.find()
         mapped_plan = plan.without_packing()
         (plan if self._file is None else mapped_plan).check(available_memory_bytes())
-        scales = used_kv_scales(checkpoint, kv)
-        self._model = NativeModel(context, kv, threads, scales)
+        self._model = self._empty_model()
 
     @classmethod
     def start(cls, checkpoint: Checkpoint, options: RunOptions) -> "NativeLoading":
@@ -80,22 +81,33 @@ class NativeLoading:
             activations=self._activations,
         )
 
+    def _empty_model(self) -> NativeModel:
+        scales = used_kv_scales(self._checkpoint, self._kv)
+        return NativeModel(self._context, self._kv, self._threads, scales)
+
     def _is_mapped(self) -> bool:
         if self._file is None:
             return False
         assert self._cache is not None
         try:
             self._file.verify()
+            self._borrow(self._file)
+            return True
         except PackedFileError as error:
             self._cache.reject(self._file.path, error)
         except (MemoryError, ThreadError) as error:
             self._cache.pass_over(self._file.path, error)
-        else:
-            self._model.borrow(self._file.blobs())
-            return True
         self._file = None
         self._plan.check(available_memory_bytes())
         return False
+
+    def _borrow(self, file: PackedFile) -> None:
+        """Raises PackedFileError for blobs that are whole and not those of this model."""
+        try:
+            self._model.borrow(file.blobs())
+        except Exception as error:  # whatever the core makes of what it is given
+            self._model = self._empty_model()
+            raise PackedFileError(f"its contents are odd: {type(error).__name__}") from error
 
 
 def _check_inputs(checkpoint: Checkpoint, activations: ActivationDType) -> None:

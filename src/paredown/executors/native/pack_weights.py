@@ -47,6 +47,7 @@ def pack_weights(
     _load_tables(checkpoint, model, activations)
     for layer in range(checkpoint.spec.num_layers):
         _load_layer(checkpoint, model, layer, activations)
+    model.check_weights()
 
 
 def _load_tables(

@@ -1,9 +1,10 @@
 """The packed weights of a checkpoint on disk: found, written beside the caller, kept within bounds.
 
-A file lies in `.paredown/` next to the checkpoint, else in the user's cache folder. It is named by
-what it was made of (models/fingerprints.py), written once under another name and renamed, so that
-it is whole or not there and a process that maps it keeps what it has when another puts a new one
-there.
+They lie in the user's own cache folder alone (files/user_cache.py), never beside a checkpoint: who
+made that could have packed other weights than its files have. A file is named by what it was made
+of (models/fingerprints.py) and by the checkpoint's place, so that no other folder can have written
+it. It is written once under another name and renamed: it is whole or not there, and a process that
+maps it keeps what it has when another puts a new one there.
 """
 
 import contextlib
@@ -11,15 +12,19 @@ import errno
 import hashlib
 import logging
 import os
+import re
 import shutil
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from paredown.executors.cache_config import CacheConfig
 from paredown.executors.native.partial_file import partial_file, remove_leftovers
+from paredown.files.own_file import read_own_file
+from paredown.files.own_folder import check_own_folder
+from paredown.files.refused_file import RefusedFileError
+from paredown.files.user_cache import check_named_cache, default_cache, make_cache
 from paredown.kernels import _core
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import (
@@ -38,26 +43,20 @@ from paredown.models.fingerprints import (
     mapped_states,
     packing_key,
 )
-from paredown.models.hub.hub_source import HubSource
+from paredown.units import MEBI
 
 LOGGER = logging.getLogger(__name__)
 
-FOLDER_NAME = ".paredown"
 # How long a process that is at its end still writes.
 _EXIT_GRACE_S = 10.0
-
-
-@dataclass(frozen=True)
-class _Place:
-    folder: Path
-    record_name: str
-    max_bytes: int
-    is_beside: bool
+_MAX_RECORD_BYTES = 16 * MEBI
+# A packed file's name; what else lies in the folder is not ours to remove.
+_OWN_NAME = re.compile(r"[0-9a-f]{32}\.packed")
 
 
 class PackedCache:
     """The cache as one checkpoint sees it. `options` are those of loading that change the packed
-    bytes."""
+    bytes. Raises ConfigError for a folder of `config` that others can write to."""
 
     def __init__(
         self,
@@ -71,32 +70,41 @@ class PackedCache:
         self._config = config
         self._num_threads = num_threads
         self._options = options or {}
+        if config.folder is not None:
+            check_named_cache(config.folder)
+        self._folder = default_cache() if config.folder is None else config.folder
+        place = str(checkpoint.path.resolve())
+        self._place = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+        self._record = self._folder / f"{self._place}.content"
         self._digest: str | None = None
         self._writer: threading.Thread | None = None
 
     def find(self) -> PackedFile | None:
         """The checkpoint's packed file, its verification under way; None where there is none that
         could be used."""
-        for place in self._places():
-            digest = self._known_digest(place)
-            if digest is None:
-                continue
-            path = place.folder / self._file_name(digest)
-            try:
-                found = PackedFile(path, self._key(digest), self._num_threads)
-            except FileNotFoundError:
-                continue
-            except PackedFileError as error:
-                self.reject(path, error)
-                continue
-            except OSError as error:
-                LOGGER.warning("%s cannot be read: %s", path, error.strerror or error)
-                continue
-            with contextlib.suppress(OSError):
-                os.utime(path)  # the time of its last use, for dropping the oldest
-            self._digest = digest
-            return found
-        return None
+        if not self._is_own():
+            return None
+        digest = self._known_digest()
+        if digest is None:
+            return None
+        path = self._folder / self._file_name(digest)
+        try:
+            found = PackedFile(path, self._key(digest), self._num_threads)
+        except FileNotFoundError:
+            return None
+        except PackedFileError as error:
+            self.reject(path, error)
+            return None
+        except RefusedFileError as error:
+            self.reject(path, PackedFileError(error.strerror))
+            return None
+        except OSError as error:
+            LOGGER.warning("%s cannot be read: %s", path, error.strerror or error)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path, follow_symlinks=False)  # its last use, for dropping the oldest
+        self._digest = digest
+        return found
 
     @property
     def content(self) -> str | None:
@@ -128,96 +136,83 @@ class PackedCache:
         if self._writer is not None:
             self._writer.join()
 
-    def _places(self) -> list[_Place]:
-        config = self._config
-        # The user's folder serves many checkpoints, so a record there is named by the path.
-        path = str(self._checkpoint.path.resolve())
-        record_name = f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.content"
-        if config.folder is not None:
-            return [_Place(config.folder, record_name, config.max_folder_bytes, is_beside=False)]
-        users = _Place(user_cache_folder(), record_name, config.max_folder_bytes, is_beside=False)
-        # A file may share its folder with other models, and the hub's cache is kept by its client.
-        if self._checkpoint.path.is_file() or HubSource.of(self._checkpoint.path) is not None:
-            return [users]
-        # Next to the checkpoint there is room for its one newest file.
-        return [_Place(self._checkpoint.path / FOLDER_NAME, "content", 0, is_beside=True), users]
+    def _is_own(self) -> bool:
+        try:
+            check_own_folder(self._folder)
+        except RefusedFileError as error:
+            LOGGER.warning(
+                "the cache folder %s is not used: %s. %s",
+                self._folder,
+                error.strerror,
+                error.remedy,
+            )
+            return False
+        except OSError:
+            return False
+        return True
 
     def _key(self, digest: str) -> str:
-        return packing_key(self._checkpoint, digest, _core.LAYOUT_VERSION, self._options)
+        options = {**self._options, "place": self._place}
+        return packing_key(self._checkpoint, digest, _core.LAYOUT_VERSION, options)
 
     def _file_name(self, digest: str) -> str:
         return f"{self._key(digest)}.packed"
 
-    def _known_digest(self, place: _Place) -> str | None:
-        """From the place's record, at the price of reading the files where their states differ from
-        the recorded ones but their content may not (a copied folder); None without a record."""
+    def _known_digest(self) -> str | None:
+        """From the record of this place; None without one, and where the files have other states
+        than it says: then they are packed anew."""
         try:
-            record = ContentRecord.decode((place.folder / place.record_name).read_text("utf-8"))
+            text = read_own_file(self._record, _MAX_RECORD_BYTES)
+            record = ContentRecord.decode(text.decode())
         except (OSError, ValueError):
             return None
-        states = mapped_states(self._checkpoint)
-        if record.states == states:
-            return record.digest
-        if (
-            not record.may_match(states)
-            or not (place.folder / self._file_name(record.digest)).exists()
-        ):
-            return None
-        if self._digest is None:
-            self._digest = content_digest(self._checkpoint, self._num_threads)
-        if self._digest != record.digest:
-            return None
-        with contextlib.suppress(OSError):
-            self._write_record(place, self._digest)
-        return self._digest
+        return record.digest if record.states == mapped_states(self._checkpoint) else None
 
-    def _write_record(self, place: _Place, digest: str) -> None:
+    def _write_record(self, digest: str) -> None:
         if not is_unchanged(self._checkpoint):
             return
         record = ContentRecord(states=mapped_states(self._checkpoint), digest=digest)
-        with partial_file(place.folder) as (partial, _):
-            partial.write_text(record.encode(), "utf-8")
-            partial.replace(place.folder / place.record_name)
+        with partial_file(self._folder) as (partial, file):
+            file.write(record.encode().encode())
+            partial.replace(self._record)
 
     def _store(self, blobs: list[Blob]) -> None:
         # On one thread, here and below: the others are the model's, which may be at work.
         if self._digest is None:
             self._digest = content_digest(self._checkpoint, num_threads=1)
-        refusals = []
-        for place in self._places():
-            try:
-                self._write(place, self._digest, blobs)
-                return
-            except AbandonedError:
-                LOGGER.info("the packed weights of %s were not kept", self._checkpoint.path)
-                return
-            except OSError as error:
-                refusals.append(f"{place.folder}: {error.strerror or error}")
-        LOGGER.warning(
-            "the packed weights of %s could not be kept, so the next start packs them again (%s)",
-            self._checkpoint.path,
-            "; ".join(refusals),
-        )
-
-    def _write(self, place: _Place, digest: str, blobs: list[Blob]) -> None:
-        _make_folder(place)
-        remove_leftovers(place.folder)
-        path = place.folder / self._file_name(digest)
         try:
-            _check_space(place.folder, sum(blob.data.nbytes for blob in blobs))
-            with partial_file(place.folder) as (partial, file):
+            self._write(self._digest, blobs)
+        except AbandonedError:
+            LOGGER.info("the packed weights of %s were not kept", self._checkpoint.path)
+        except OSError as error:
+            LOGGER.warning(
+                "the packed weights of %s could not be kept, so the next start packs them again "
+                "(%s: %s)",
+                self._checkpoint.path,
+                self._folder,
+                error.strerror or error,
+            )
+
+    def _write(self, digest: str, blobs: list[Blob]) -> None:
+        is_new = make_cache(self._folder, is_named=self._config.folder is not None)
+        remove_leftovers(self._folder)
+        path = self._folder / self._file_name(digest)
+        try:
+            _check_space(self._folder, sum(blob.data.nbytes for blob in blobs))
+            with partial_file(self._folder) as (partial, file):
                 key, go_on = self._key(digest), _ExitClock().go_on
                 write_packed_file(file, key, blobs, num_threads=1, go_on=go_on)
                 if not is_unchanged(self._checkpoint):
                     raise AbandonedError(path.name)
                 partial.replace(path)
-            self._write_record(place, digest)
-            sync_folder(place.folder)
+            self._write_record(digest)
+            sync_folder(self._folder)
         except BaseException:
-            with contextlib.suppress(OSError):
-                place.folder.rmdir()  # where it is empty
+            if is_new:
+                with contextlib.suppress(OSError):
+                    self._folder.rmdir()  # where it is empty
             raise
-        drop_oldest(place.folder, keep=path, max_bytes=place.max_bytes)
+        drop_oldest(self._folder, keep=path, max_bytes=self._config.max_folder_bytes)
         LOGGER.info("the packed weights are kept in %s", path)
 
 
@@ -236,21 +231,16 @@ class _ExitClock:
         return now_s - self._ended_s < _EXIT_GRACE_S
 
 
-def user_cache_folder() -> Path:
-    """$XDG_CACHE_HOME/paredown, by default ~/.cache/paredown."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says that a relative path is to be ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "paredown"
-
-
 def drop_oldest(folder: Path, *, keep: Path, max_bytes: int) -> None:
     """Removes the packed files that were not used for longest until `folder` holds at most
     `max_bytes` of them; `keep` stays in any case."""
     others = []
     with contextlib.suppress(OSError):
-        for path in folder.glob("*.packed"):
+        for path in folder.iterdir():
+            if not _OWN_NAME.fullmatch(path.name):
+                continue
             with contextlib.suppress(FileNotFoundError):  # another process drops too
-                stat = path.stat()
+                stat = path.lstat()
                 others.append((path != keep, -stat.st_mtime_ns, stat.st_size, path))
     total = 0
     for may_go, _, num_bytes, path in sorted(others):
@@ -258,13 +248,6 @@ def drop_oldest(folder: Path, *, keep: Path, max_bytes: int) -> None:
         if may_go and total > max_bytes:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-
-
-def _make_folder(place: _Place) -> None:
-    if place.is_beside:
-        place.folder.mkdir(exist_ok=True)
-    else:
-        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _check_space(folder: Path, num_bytes: int) -> None:

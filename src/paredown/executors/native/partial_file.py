@@ -4,11 +4,16 @@ can be told from those of writers at work."""
 import contextlib
 import fcntl
 import io
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+from paredown.files.new_file import PRIVATE, make_raw_file
+from paredown.files.own_file import open_own_file
+
 _SUFFIX = ".partial"
+_OWN_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_SUFFIX)}")
 
 
 @contextlib.contextmanager
@@ -17,7 +22,7 @@ def partial_file(folder: Path) -> Iterator[tuple[Path, io.FileIO]]:
     ended. It is removed then, unless the block gave it another name. Raises OSError."""
     while True:
         path = folder / f".{secrets.token_hex(8)}{_SUFFIX}"
-        with path.open("xb", buffering=0) as file:
+        with make_raw_file(path, PRIVATE) as file:
             try:
                 if not _is_locked(path, file):
                     continue
@@ -30,7 +35,9 @@ def partial_file(folder: Path) -> Iterator[tuple[Path, io.FileIO]]:
 def remove_leftovers(folder: Path) -> None:
     """Removes what writers left that were killed: a living one holds a lock on its file."""
     for path in folder.glob(f".*{_SUFFIX}"):
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        if not _OWN_NAME.fullmatch(path.name):
+            continue
+        with contextlib.suppress(OSError), open_own_file(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink(missing_ok=True)
 

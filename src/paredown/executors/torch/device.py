@@ -1,8 +1,12 @@
-"""The device that a checkpoint runs on: whether it is there, and the memory that it has left."""
+"""The device that a checkpoint runs on: whether it is there, the memory that it has left, and how
+it multiplies."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import get_args
 
 import torch
+from torch.backends import mkldnn
 
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.executors.run_options import Device
@@ -28,4 +32,21 @@ def free_bytes(device: Device) -> int:
     """Memory that can be taken now on that device."""
     if device == "cpu":
         return available_memory_bytes()
-    return torch.cuda.mem_get_info()[0]
+    # What PyTorch holds of the GPU without using it can be taken, too.
+    held_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    return torch.cuda.mem_get_info()[0] + held_bytes
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Float32 is multiplied as float32 while it lasts, though the process may let libraries round
+    factors to fewer bits (TF32 on a GPU, bf16 on a CPU)."""
+    libraries = torch.backends.cuda.matmul, mkldnn.matmul  # type: ignore[attr-defined]
+    before = [library.fp32_precision for library in libraries]
+    for library in libraries:
+        library.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for library, precision in zip(libraries, before, strict=True):
+            library.fp32_precision = precision

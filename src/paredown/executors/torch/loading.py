@@ -45,7 +45,7 @@ class TorchLoading:
         available_bytes = free_bytes(options.device)
         kv = planned_kv(checkpoint, options, available_bytes)
         check_kept(kv, checkpoint.spec.num_layers)
-        plan = plan_memory(context, kv)
+        plan = plan_memory(context, kv, options.device)
         plan.check(available_bytes, remedy=_REMEDY)
         return cls(
             checkpoint=checkpoint,

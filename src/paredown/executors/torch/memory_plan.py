@@ -2,6 +2,9 @@
 
 from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
+from paredown.executors.run_options import Device
+from paredown.executors.torch.sight import padded
+from paredown.executors.torch.tiles import TILE_FORMS
 from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.layer import LayerSpec
@@ -9,9 +12,11 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 
 _FLOAT_BYTES = 4
+# cuBLAS keeps 32 MB for each of two streams, and loads its kernels when they are first asked for.
+_LIBRARY_BYTES = 256 << 20
 
 
-def plan_memory(context: Context, kv: KVSpec) -> MemoryPlan:
+def plan_memory(context: Context, kv: KVSpec, device: Device = "cpu") -> MemoryPlan:
     """The plan with pages as in `kv`. Weights are float32, whatever they are stored in."""
     spec = context.spec
     table_bytes = _FLOAT_BYTES * spec.vocab_size * spec.hidden_size
@@ -20,9 +25,20 @@ def plan_memory(context: Context, kv: KVSpec) -> MemoryPlan:
         weight_bytes=_FLOAT_BYTES * spec.num_parameters() - embedding_bytes,
         embedding_bytes=embedding_bytes,
         kv_bytes=kv.num_pages * kv.page_bytes(spec),
-        step_bytes=_FLOAT_BYTES * _step_floats(context, kv),
+        step_bytes=_FLOAT_BYTES * _step_floats(context, kv, device) + _gpu_bytes(spec, device),
         load_bytes=max(table_bytes + embedding_bytes, _FLOAT_BYTES * _largest_layer(spec)),
     )
+
+
+def _gpu_bytes(spec: ModelSpec, device: Device) -> int:
+    """What a tile's graphs hold of each layer's inputs and outputs, and the libraries' memory."""
+    if device == "cpu":
+        return 0
+    columns = sum(
+        4 * spec.hidden_size + 3 * layer.attention.query_size + 4 * layer.attention.kv_size
+        for layer in spec.layers
+    )
+    return _FLOAT_BYTES * TILE_FORMS[device].num_rows * columns + _LIBRARY_BYTES
 
 
 def _largest_layer(spec: ModelSpec) -> int:
@@ -31,13 +47,19 @@ def _largest_layer(spec: ModelSpec) -> int:
     return max(sum(rows * columns for rows, columns in one) for one in shapes)
 
 
-def _step_floats(context: Context, kv: KVSpec) -> int:
-    """The largest layer's rows, a page of queries with all keys that they may see, and logits."""
+def _step_floats(context: Context, kv: KVSpec, device: Device) -> int:
+    """The largest layer's rows, a page of queries with all keys that they may see, what each page
+    of queries sees, and logits."""
     spec = context.spec
     num_keys = min(context.max_request_tokens, kv.num_tokens)
+    if device != "cpu":
+        num_keys = padded(-(-num_keys // PAGE_SIZE)) * PAGE_SIZE
     rows = max(_row_floats(layer, spec.hidden_size) for layer in spec.layer_counts)
     seen = max(_query_page_floats(layer, num_keys) for layer in spec.layer_counts)
-    return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen
+    windows = {layer.attention.window for layer in spec.layer_counts}
+    # A byte for each place of a page and key, of as many pages as hold the step's tokens.
+    sights = len(windows) * (PLANNED_STEP_TOKENS * num_keys // _FLOAT_BYTES)
+    return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen + sights
 
 
 def _row_floats(layer: LayerSpec, hidden_size: int) -> int:

@@ -1,14 +1,22 @@
 """PagedDecoder: the PyTorch decoder's layers over paged keys and values.
 
+A tile is a tensor of its own. One that began inside of another tensor could lie at an address that
+a library takes as a reason for another order of sums.
+
 Shapes: T tiles, S rows of a tile, D hidden size, H query heads, K key-value heads, C columns of a
 head, O columns of all query heads, V vocabulary, L rows whose logits are asked for.
 """
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from paredown.executors.torch.paged_attention import PagedAttention
 from paredown.executors.torch.pages import Pages
+from paredown.executors.torch.sight import Sight, look
+from paredown.executors.torch.tile_graphs import Compute, Inputs, TileGraphs, run_plainly
 from paredown.executors.torch.tiles import Tiles
 from paredown.models.decoder.attention import query_growth
 from paredown.models.decoder.decoder import Decoder
@@ -16,86 +24,103 @@ from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.rotary import RotationTable, rotate, rotation_at
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
-from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.experts import Experts
 
-# How a tile's queries and keys turn, and its queries as they meet the sinks; and what the queries
-# are multiplied with, [S, 1].
-_Turns = tuple[RotationTable | None, RotationTable | None, Tensor | None]
+# How a tile's queries and keys turn, and its queries as they meet the sinks, cosines and sines, and
+# what the queries are multiplied with, [S, 1].
+_Turns = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+_NO_TABLE = (None, None)
+# What a layer is told of the step: the turns of each tile, and the sight of each query page.
+_View = tuple[list[_Turns], list[Sight]]
+# Does what `TileGraphs.run` does.
+_Run = Callable[[Hashable, Compute, Inputs], tuple[Tensor, ...]]
 
 
 class PagedDecoder:
-    """Computes steps on the weights of `decoder`, which others may use, too."""
+    """Computes steps on the weights of `decoder`, which others may use, too. `graphs` has what is
+    computed of a tile started together, on a GPU."""
 
-    def __init__(self, decoder: Decoder, context: Context, pages: Pages) -> None:
+    def __init__(
+        self, decoder: Decoder, context: Context, pages: Pages, graphs: TileGraphs | None = None
+    ) -> None:
         self._decoder = decoder
         self._context = context
         self._pages = pages
+        self._run: _Run = run_plainly if graphs is None else graphs.run
+        # A graph for each number of pages that are seen: there must not be many of them.
+        self._is_padded = graphs is not None
 
     def logits(self, tiles: Tiles) -> Tensor:
         """[L, V]. Keys and values of all tokens are in the pages then."""
-        x_TSD = torch.cat(
-            [
-                self._decoder.embed(token_ids_S[None], positions_S)
-                for token_ids_S, positions_S in zip(
-                    tiles.token_ids_TS, tiles.positions_TS, strict=True
-                )
-            ]
-        )
-        turns: dict[Attention, list[_Turns]] = {}
+        tiles_1SD = [
+            self._decoder.embed(token_ids_S[None], positions_S)
+            for token_ids_S, positions_S in zip(tiles.token_ids_TS, tiles.positions_TS, strict=True)
+        ]
+        views: dict[Attention, _View] = {}
+        sights: dict[int | None, list[Sight]] = {}
         for attention in {layer.attention for layer in self._context.spec.layers}:
-            turns[attention] = self._turns(attention, tiles)
+            window = attention.window
+            if window not in sights:
+                device = tiles.rows_R.device
+                sights[window] = look(
+                    tiles.query_pages,
+                    window,
+                    self._context.sinks,
+                    device,
+                    is_padded=self._is_padded,
+                )
+            views[attention] = self._turns(attention, tiles), sights[window]
         for index, layer in enumerate(self._decoder.layers):
             assert isinstance(layer, Layer)
-            x_TSD = self._run_layer(index, layer, x_TSD, tiles, turns[layer.spec.attention])
-        return self._predict(x_TSD, tiles.wanted)
+            tiles_1SD = self._run_layer(index, layer, tiles_1SD, tiles, views[layer.spec.attention])
+        return self._predict(tiles_1SD, tiles.wanted)
 
     def _run_layer(
-        self, index: int, layer: Layer, x_TSD: Tensor, tiles: Tiles, turns: list[_Turns]
-    ) -> Tensor:
-        queries, met, keys, values = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
-        for x_SD, (table, sink_table, growth_S1) in zip(x_TSD, turns, strict=True):
-            q_BHSC, k_BKSC, v_BKSC = layer.all_heads(layer.normed("attention_norm", x_SD[None]))
-            if growth_S1 is not None:
-                q_BHSC = q_BHSC * growth_S1
-            queries.append(_rows(q_BHSC, table))
-            keys.append(_rows(k_BKSC, table))
-            values.append(_rows(v_BKSC, None))
-            if sink_table is not None:
-                met.append(_rows(q_BHSC, sink_table))
-        rows_R, pages_R, places_R = tiles.rows_R, tiles.pages_R, tiles.places_R
-        k_RKC, v_RKC = torch.cat(keys)[rows_R], torch.cat(values)[rows_R]
-        self._pages.write(index, pages_R, places_R, k_RKC, v_RKC)
-        met_all = torch.cat(met) if met else None
-        mixed_TSO = self._attend(index, tiles, torch.cat(queries), met_all)
-        return torch.cat(
-            [
-                layer.add_mlp(layer.add_attention(x_SD[None], mixed_SO[None]), x_SD[None])
-                for x_SD, mixed_SO in zip(x_TSD, mixed_TSO, strict=True)
-            ]
-        )
+        self, index: int, layer: Layer, tiles_1SD: list[Tensor], tiles: Tiles, view: _View
+    ) -> list[Tensor]:
+        turns, sights = view
+        heads = [
+            self._run(("heads", index), partial(_heads, layer), (x_1SD, *turn))
+            for x_1SD, turn in zip(tiles_1SD, turns, strict=True)
+        ]
+        queries, keys_values, *met = zip(*heads, strict=True)
+        kv_2KRC = _joined(keys_values, 2).index_select(2, tiles.rows_R)
+        self._pages.write(index, tiles.pages_R, tiles.places_R, kv_2KRC)
+        met_HXC = _joined(met[0], 1) if met else None
+        mixed_YO = self._attend(index, tiles, sights, _joined(queries, 1), met_HXC)
+        run = run_plainly if isinstance(layer.spec.mlp, Experts) else self._run
+        return [
+            run(("rest", index), partial(_rest, layer), (x_1SD, mixed_YO[queries_S][None]))[0]
+            for x_1SD, queries_S in zip(tiles_1SD, tiles.queries_TS, strict=True)
+        ]
 
-    def _attend(self, index: int, tiles: Tiles, q_XHC: Tensor, met_XHC: Tensor | None) -> Tensor:
-        """[T, S, O], zeros where there is no token; X: rows of all tiles."""
+    def _attend(
+        self,
+        index: int,
+        tiles: Tiles,
+        sights: list[Sight],
+        q_HXC: Tensor,
+        met_HXC: Tensor | None,
+    ) -> Tensor:
+        """[Y, O]. X: rows of all tiles, Y: rows of all query pages."""
         attention = self._context.spec.layers[index].attention
         paged = PagedAttention(layer=index, attention=attention, sinks=self._context.sinks)
-        mixed_XO = q_XHC.new_zeros(len(q_XHC), attention.query_size)
-        for queries in tiles.query_pages:
-            q_SHC = q_XHC.new_zeros(PAGE_SIZE, *q_XHC.shape[1:])
-            q_SHC[queries.places] = q_XHC[queries.rows]
-            met_SHC = None
-            if met_XHC is not None:
-                met_SHC = torch.zeros_like(q_SHC)
-                met_SHC[queries.places] = met_XHC[queries.rows]
-            mixed_SO = paged.attend(self._pages, queries, q_SHC, met_SHC)
-            mixed_XO[queries.rows] = mixed_SO[queries.places]
-        return mixed_XO.view(-1, PAGE_SIZE, attention.query_size)
+        mixed = list[Tensor]()
+        for queries, sight in zip(tiles.query_pages, sights, strict=True):
+            q_HSC = q_HXC.index_select(1, queries.rows_S)
+            met_HSC = None if met_HXC is None else met_HXC.index_select(1, queries.rows_S)
+            key = ("attention", index, len(sight.pages_P))
+            inputs = (sight.pages_P, sight.hidden_SN, q_HSC, met_HSC)
+            mixed += self._run(key, partial(paged.attend, self._pages), inputs)
+        return _joined(mixed, 0)
 
     def _turns(self, attention: Attention, tiles: Tiles) -> list[_Turns]:
         """For each tile."""
         found, temperature = list[_Turns](), attention.temperature
         for positions_S, lengths_S in zip(tiles.positions_TS, tiles.lengths_TS, strict=True):
             growth_S1 = None if temperature is None else query_growth(temperature, positions_S)
-            found.append((*self._tables(attention, positions_S, lengths_S), growth_S1))
+            table, sink_table = self._tables(attention, positions_S, lengths_S)
+            found.append((*(table or _NO_TABLE), *(sink_table or _NO_TABLE), growth_S1))
         return found
 
     def _tables(
@@ -112,19 +137,44 @@ class PagedDecoder:
         cached_S = positions_S.clamp(max=sinks.num_kept_tokens - 1).to(dtype)
         return table, rotation_at(rotary, attention.head_dim, cached_S, lengths_S)
 
-    def _predict(self, x_TSD: Tensor, wanted: list[int]) -> Tensor:
+    def _predict(self, tiles_1SD: list[Tensor], wanted: list[int]) -> Tensor:
         """The logits of the tiles that hold a row whose logits are asked for."""
-        used = sorted({row // PAGE_SIZE for row in wanted})
-        vocab_size = self._context.spec.vocab_size
-        logits_LV = x_TSD.new_empty(len(wanted), vocab_size)
-        for tile in used:
-            logits_SV = self._decoder.predict(x_TSD[tile : tile + 1])[0]
-            places = [i for i, row in enumerate(wanted) if row // PAGE_SIZE == tile]
-            logits_LV[places] = logits_SV[[wanted[i] % PAGE_SIZE for i in places]]
+        num_rows = tiles_1SD[0].shape[1]
+        logits_LV = tiles_1SD[0].new_empty(len(wanted), self._context.spec.vocab_size)
+        for tile in sorted({row // num_rows for row in wanted}):
+            logits_SV = self._decoder.predict(tiles_1SD[tile])[0]
+            places = [i for i, row in enumerate(wanted) if row // num_rows == tile]
+            logits_LV[places] = logits_SV[[wanted[i] % num_rows for i in places]]
         return logits_LV
 
 
-def _rows(x_BHSC: Tensor, table: RotationTable | None) -> Tensor:
-    """[S, H, C], turned as the table says."""
-    turned_BHSC = x_BHSC if table is None else rotate(x_BHSC, table)
-    return turned_BHSC[0].transpose(0, 1)
+def _heads(
+    layer: Layer,
+    x_1SD: Tensor,
+    cos_SR: Tensor | None,
+    sin_SR: Tensor | None,
+    sink_cos_SR: Tensor | None,
+    sink_sin_SR: Tensor | None,
+    growth_S1: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """Queries [H, S, C], keys and values [2, K, S, C], and where there are sinks the queries as
+    they meet them."""
+    q_1HSC, k_1KSC, v_1KSC = layer.all_heads(layer.normed("attention_norm", x_1SD))
+    if growth_S1 is not None:
+        q_1HSC = q_1HSC * growth_S1
+    if cos_SR is None or sin_SR is None:
+        return q_1HSC[0].contiguous(), torch.cat([k_1KSC, v_1KSC])
+    kv_2KSC = torch.cat([rotate(k_1KSC, (cos_SR, sin_SR)), v_1KSC])
+    turned_HSC = rotate(q_1HSC, (cos_SR, sin_SR))[0]
+    if sink_cos_SR is None or sink_sin_SR is None:
+        return turned_HSC, kv_2KSC
+    return turned_HSC, kv_2KSC, rotate(q_1HSC, (sink_cos_SR, sink_sin_SR))[0]
+
+
+def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
+
+
+def _rest(layer: Layer, x_1SD: Tensor, mixed_1SO: Tensor) -> tuple[Tensor, ...]:
+    """What leaves the layer."""
+    return (layer.add_mlp(layer.add_attention(x_1SD, mixed_1SO), x_1SD),)

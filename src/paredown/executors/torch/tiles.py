@@ -1,8 +1,10 @@
 """Tiles: the tokens of a step, laid out so that each is computed in one and the same way.
 
 A library's matrix product sums in an order that depends on how many rows it is given. So rows are
-computed in tiles of PAGE_SIZE rows, always full, and a token's place in its tile is its place in
-its page: what shares a tile with it, other tokens or nothing, does not change its bits.
+computed in tiles of always the same number of rows: what shares a tile with a token, other tokens
+or nothing, does not change its bits. On a CPU a function may treat the end of an array unlike its
+middle, so there a token's place in its tile follows from its position. On a GPU all rows of a call
+run the same operations, and tokens lie one behind the other.
 """
 
 from collections.abc import Sequence
@@ -12,29 +14,57 @@ import torch
 from torch import Tensor
 
 from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import Device
 from paredown.spec.kv import PAGE_SIZE
 
 
 @dataclass(frozen=True, kw_only=True)
+class TileForm:
+    """Rows of a tile, a multiple of PAGE_SIZE, and whether a token's place among them is that of
+    its position."""
+
+    num_rows: int
+    keeps_places: bool
+
+    def rows_of(self, positions: Sequence[int]) -> list[int]:
+        """Where tokens of these positions stand, counted through all tiles."""
+        if not self.keeps_places:
+            return list(range(len(positions)))
+        num_at_place, rows = [0] * self.num_rows, list[int]()
+        for position in positions:
+            place = position % self.num_rows
+            rows.append(num_at_place[place] * self.num_rows + place)
+            num_at_place[place] += 1
+        return rows
+
+
+# A GPU takes about as long for few rows as for these.
+TILE_FORMS: dict[Device, TileForm] = {
+    "cpu": TileForm(num_rows=PAGE_SIZE, keeps_places=True),
+    "cuda": TileForm(num_rows=64, keeps_places=False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueryPage:
-    """The tokens of a slice that stand in one page of their sequence: page number `page` of the
-    text. `rows` are their rows in the tiles, one tile after the other, and `places` their places in
-    the page."""
+    """The tokens of a slice that stand in page number `page` of their text. `rows_S` are their rows
+    in the tiles, each at its place in the page. At a place without one stands a row of the first
+    tile, and nobody asks what becomes of it."""
 
     sequence: SequenceSlice
     page: int
-    places: slice
-    rows: Tensor
+    rows_S: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """T tiles of S rows, R of which hold a token. Where there is none stands the first token of the
-    vocabulary at the first position, and nobody asks what becomes of it.
+    """T tiles of S rows, R of which hold a token, and Q query pages. Where there is no token stands
+    the first one of the vocabulary at the first position, and nobody asks what becomes of it.
 
     `token_ids_TS`, `positions_TS`, and `lengths_TS` of the texts that they stand in
     `rows_R`      where the tokens are, tile after tile
     `pages_R`     the page that holds a token's keys and values, `places_R` its place there
+    `queries_TS`  where a row's token is among the rows of all query pages
     `wanted`      the rows whose logits are asked for, in order
     """
 
@@ -44,60 +74,53 @@ class Tiles:
     rows_R: Tensor
     pages_R: Tensor
     places_R: Tensor
+    queries_TS: Tensor
     wanted: list[int]
     query_pages: list[QueryPage]
 
     @classmethod
-    def of(cls, slices: Sequence[SequenceSlice], num_sink_pages: int, device: str) -> "Tiles":
+    def of(cls, slices: Sequence[SequenceSlice], num_sink_pages: int, device: Device) -> "Tiles":
         """The tiles of these slices, which are right (slice_rules.py)."""
-        num_at_place = [0] * PAGE_SIZE
-        rows, pages, wanted = list[int](), list[int](), list[int]()
-        query_pages = list[QueryPage]()
-        for part in slices:
-            first_row, end = len(rows), part.start + len(part.token_ids)
-            for position in range(part.start, end):
-                page, place = divmod(position, PAGE_SIZE)
-                rows.append(num_at_place[place] * PAGE_SIZE + place)
-                num_at_place[place] += 1
-                pages.append(part.pages[held_place(part, page, num_sink_pages)])
-            own = rows[first_row:]
-            wanted += own[len(own) - part.num_logits :]
-            query_pages += _query_pages(part, own, device)
-        token_ids = [token_id for part in slices for token_id in part.token_ids]
+        form = TILE_FORMS[device]
         positions = [part.start + i for part in slices for i in range(len(part.token_ids))]
-        rows_R = torch.tensor(rows, device=device)
+        rows = form.rows_of(positions)
+        pages, queries, wanted = list[int](), list[int](), list[int]()
+        owners, rows_QS = list[tuple[SequenceSlice, int]](), list[list[int]]()
+        for part in slices:
+            for position in range(part.start, part.start + len(part.token_ids)):
+                page, place = divmod(position, PAGE_SIZE)
+                if position == part.start or place == 0:
+                    owners.append((part, page))
+                    rows_QS.append(list(range(PAGE_SIZE)))
+                rows_QS[-1][place] = rows[len(pages)]
+                queries.append((len(rows_QS) - 1) * PAGE_SIZE + place)
+                pages.append(part.pages[held_place(part, page, num_sink_pages)])
+            wanted += rows[len(pages) - part.num_logits : len(pages)]
+        token_ids = [token_id for part in slices for token_id in part.token_ids]
         lengths = [part.text_length for part in slices for _ in part.token_ids]
-        tiled = torch.zeros(3, max(num_at_place, default=0) * PAGE_SIZE, dtype=torch.int64)
-        tiled[:, torch.tensor(rows)] = torch.tensor([token_ids, positions, lengths])
-        token_ids_TS, positions_TS, lengths_TS = tiled.view(3, -1, PAGE_SIZE).to(device)
+        num_tiles = max(rows, default=-1) // form.num_rows + 1
+        tiled = torch.zeros(4, num_tiles * form.num_rows, dtype=torch.int64)
+        tiled[:, torch.tensor(rows)] = torch.tensor([token_ids, positions, lengths, queries])
+        token_ids_TS, positions_TS, lengths_TS, queries_TS = tiled.view(4, num_tiles, -1).to(device)
+        places = [position % PAGE_SIZE for position in positions]
+        rows_R, pages_R, places_R = torch.tensor([rows, pages, places]).to(device)
+        pages_of_queries = torch.tensor(rows_QS).to(device)
         return cls(
             token_ids_TS=token_ids_TS,
             positions_TS=positions_TS,
             lengths_TS=lengths_TS,
             rows_R=rows_R,
-            pages_R=torch.tensor(pages, device=device),
-            places_R=rows_R % PAGE_SIZE,
+            pages_R=pages_R,
+            places_R=places_R,
+            queries_TS=queries_TS,
             wanted=wanted,
-            query_pages=query_pages,
+            query_pages=[
+                QueryPage(sequence=part, page=page, rows_S=rows_S)
+                for (part, page), rows_S in zip(owners, pages_of_queries, strict=True)
+            ],
         )
 
 
 def held_place(part: SequenceSlice, page: int, num_sink_pages: int) -> int:
     """Where page number `page` of the text is among those that the sequence holds."""
     return page if page < num_sink_pages else page - part.num_released_pages
-
-
-def _query_pages(part: SequenceSlice, rows: list[int], device: str) -> list[QueryPage]:
-    end, found = part.start + len(part.token_ids), list[QueryPage]()
-    for page in range(part.start // PAGE_SIZE, -(-end // PAGE_SIZE)):
-        first = max(part.start, page * PAGE_SIZE)
-        last = min(end, (page + 1) * PAGE_SIZE)
-        found.append(
-            QueryPage(
-                sequence=part,
-                page=page,
-                places=slice(first - page * PAGE_SIZE, last - page * PAGE_SIZE),
-                rows=torch.tensor(rows[first - part.start : last - part.start], device=device),
-            )
-        )
-    return found

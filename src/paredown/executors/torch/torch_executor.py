@@ -17,10 +17,12 @@ from paredown.executors.core_sampler import CoreSampler
 from paredown.executors.protocol import SequenceSlice, moved_on
 from paredown.executors.run_options import Device
 from paredown.executors.sampler import SamplingState
+from paredown.executors.torch.device import exact_products
 from paredown.executors.torch.drafts import check_drafts, write_drafts
 from paredown.executors.torch.paged_decoder import PagedDecoder
 from paredown.executors.torch.pages import Pages
 from paredown.executors.torch.slice_rules import check_slices
+from paredown.executors.torch.tile_graphs import TileGraphs
 from paredown.executors.torch.tiles import Tiles
 from paredown.kernels.probe import processor_name
 from paredown.kernels.thread_plan import MAX_DECODE_TOKENS, ThreadPlan
@@ -51,7 +53,8 @@ class TorchExecutor:
         self._threads = threads
         self._device: Device = device
         self._pages = Pages(context.spec, kv, device)
-        self._paged = PagedDecoder(decoder, context, self._pages)
+        graphs = TileGraphs() if device == "cuda" else None
+        self._paged = PagedDecoder(decoder, context, self._pages, graphs)
         self._sampler = CoreSampler.with_threads(threads.most)
         self._num_sink_pages = KeptPages.of(context).num_sink_pages
         self._last = list[SequenceSlice]()
@@ -83,15 +86,19 @@ class TorchExecutor:
     @property
     def arithmetic(self) -> dict[str, str]:
         """PyTorch's build and what it runs on. Its libraries promise no order of sums for other
-        numbers of threads."""
-        processor = processor_name()
+        numbers of threads of a CPU."""
         if self._device == "cuda":
-            processor = torch.cuda.get_device_name()
+            return {
+                "executor": "torch",
+                "torch": torch.__version__,
+                "cuda": str(torch.version.cuda),
+                "processor": torch.cuda.get_device_name(),
+            }
         return {
             "executor": "torch",
             "torch": torch.__version__,
             "isa": torch.backends.cpu.get_cpu_capability(),
-            "processor": processor,
+            "processor": processor_name(),
             "threads": f"{self._threads.prefill}, {self._threads.decode}",
         }
 
@@ -136,7 +143,7 @@ class TorchExecutor:
         num_tokens = sum(len(part.token_ids) for part in slices)
         is_decode = num_tokens <= MAX_DECODE_TOKENS
         num_threads = self._threads.decode if is_decode else self._threads.prefill
-        with torch.inference_mode(), _on_threads(num_threads):
+        with torch.inference_mode(), exact_products(), _on_threads(num_threads):
             tiles = Tiles.of(slices, self._num_sink_pages, self._device)
             logits_LV: npt.NDArray[np.float32] = self._paged.logits(tiles).cpu().numpy()
         return logits_LV

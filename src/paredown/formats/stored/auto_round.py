@@ -9,16 +9,18 @@ packed as those of GPTQ or AWQ, which `packing_format` says:
 expression that is found anywhere in a name; 16 bits are floats.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
+from paredown.formats.module_pattern import ModulePatterns
 from paredown.formats.stored import awq, gptq
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import (
     CHANGING,
     check_any_codes,
+    check_patterns,
     damaged,
     note_passed_over,
     pass_over_others,
@@ -61,6 +63,10 @@ class AutoRoundConfig:
     tensor_names: Collection[str]
     notes: tuple[str, ...] = ()
 
+    @cached_property
+    def _patterns(self) -> ModulePatterns:
+        return ModulePatterns(list(self.specs), "search")
+
     def form_for_embedding(self, module: str) -> None:
         return None
 
@@ -80,8 +86,8 @@ class AutoRoundConfig:
     def _spec_of(self, module: str) -> WeightSpec | None:
         if module in self.specs:
             return self.specs[module]
-        found = (spec for pattern, spec in self.specs.items() if re.search(pattern, module))
-        return next(found, self.spec)
+        place = self._patterns.first(module)
+        return self.spec if place is None else list(self.specs.values())[place]
 
 
 def read_auto_round(config: Mapping[str, object], tensor_names: Collection[str]) -> AutoRoundConfig:
@@ -92,12 +98,12 @@ def read_auto_round(config: Mapping[str, object], tensor_names: Collection[str])
     extra = config.get("extra_config") or {}
     if not isinstance(extra, dict):
         raise damaged("extra_config", extra)
+    check_patterns("extra_config", list(map(str, extra)), "search")
     specs = {}
     for name, own in extra.items():
         where = f"extra_config.{name}"
         if not isinstance(own, dict):
             raise damaged(where, own)
-        _check_pattern(where, str(name))
         is_float = own.get("bits") == _FLOAT_BITS
         known = own if is_float else _OVERRIDES
         unknown += pass_over_others(own, known, f"{where}.", _CHANGING)
@@ -125,10 +131,3 @@ def _parse_spec(config: Mapping[str, object], packing: Packing) -> WeightSpec:
     if packing == "awq" and spec.bits != awq.BITS:
         raise unsupported("bits", spec.bits, f"Known in AWQ's packing is {awq.BITS}.")
     return spec
-
-
-def _check_pattern(where: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise damaged(where, error) from error

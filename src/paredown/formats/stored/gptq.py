@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, Literal, cast
 
 import numpy as np
@@ -25,11 +25,13 @@ import numpy.typing as npt
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.bits import pack_bits, unpack_bits
 from paredown.formats.grid_weight import GridWeight
+from paredown.formats.module_pattern import ModulePatterns
 from paredown.formats.stored.column_order import settle_order
 from paredown.formats.stored.half_scales import half_scales
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import (
     check_any_codes,
+    check_patterns,
     check_same_method,
     damaged,
     flag,
@@ -239,15 +241,18 @@ class GPTQConfig:
     tensor_names: Collection[str]
     notes: tuple[str, ...] = ()
 
+    @cached_property
+    def _patterns(self) -> ModulePatterns:
+        return ModulePatterns([rule.pattern for rule in self.rules], "match")
+
     def form_for_embedding(self, module: str) -> None:
         return None
 
     def form_for(self, module: str) -> GPTQForm | None:
         if f"{module}.{CODES}" not in self.tensor_names:
             return None
-        matching = (rule for rule in self.rules if re.match(rule.pattern, module))
-        rule = next(matching, None)
-        spec = self.spec if rule is None else rule.form
+        place = self._patterns.first(module)
+        spec = self.spec if place is None else self.rules[place].form
         if spec is None:
             return None
         has_order = f"{module}.{ORDER}" in self.tensor_names
@@ -268,6 +273,7 @@ def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GP
     dynamic = config.get("dynamic") or {}
     if not isinstance(dynamic, dict):
         raise damaged("dynamic", dynamic)
+    check_patterns("dynamic", [_pattern(str(name)) for name in dynamic], "match")
     for name, own in dynamic.items():
         if isinstance(own, dict):
             unknown += pass_over_others(own, _OVERRIDES, f"dynamic.{name}.")
@@ -325,16 +331,16 @@ def parse_spec(config: Mapping[str, object]) -> WeightSpec:
 def _parse_rule(name: str, own: object, config: Mapping[str, object]) -> GPTQRule:
     """A name is a regular expression after "-:" (not quantized), "+:" or nothing (overrides)."""
     where = f"dynamic.{name}"
-    pattern = name.removeprefix("+:").removeprefix("-:")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise damaged(where, error) from error
+    pattern = _pattern(name)
     if name.startswith("-:"):
         return GPTQRule(pattern=pattern, form=None)
     if not isinstance(own, dict):
         raise damaged(where, own)
     return GPTQRule(pattern=pattern, form=parse_spec({**config, **own}))
+
+
+def _pattern(name: str) -> str:
+    return name.removeprefix("+:").removeprefix("-:")
 
 
 def _format(version: Version) -> StoredFormat[WeightSpec, GridWeight]:

@@ -1,8 +1,10 @@
 """What can be said of a field of config.json's quantization_config that cannot be used."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.module_pattern import ModulePatterns, PatternError, UnreadPatternError, Where
+from paredown.shown import shown, shown_list
 
 # Fields that say how AutoGPTQ, GPTQModel, AutoAWQ or AutoRound made a checkpoint, or how others are
 # to run it. A field that is missing here is noted, not refused.
@@ -43,7 +45,7 @@ def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
     """The error for a valid field that is not supported; `known` says what is."""
     return UnsupportedError(
         f"quantization_config.{field} asks for something that cannot be read here",
-        seen=_shorten(value),
+        seen=shown(value, 200),
         remedy=f"{known} Use another compressed form of this model, or the original.".strip(),
     )
 
@@ -51,7 +53,7 @@ def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
 def damaged(field: str, value: object) -> CheckpointError:
     return CheckpointError(
         f"quantization_config.{field} is not valid",
-        seen=_shorten(value),
+        seen=shown(value, 200),
         remedy="Download config.json again.",
     )
 
@@ -89,10 +91,21 @@ def note_passed_over(names: Collection[str]) -> tuple[str, ...]:
     """Notes of fields that were passed over; empty where there were none."""
     if not names:
         return ()
-    shown = ", ".join(_shorten(name) for name in names)
+    listed = shown_list(names)
     return (
-        f"quantization_config has fields that are not known here and were passed over: {shown}",
+        f"quantization_config has fields that are not known here and were passed over: {listed}",
     )
+
+
+def check_patterns(field: str, patterns: Sequence[str], where: Where) -> None:
+    """Raises CheckpointError for a regular expression that is not valid, UnsupportedError for one
+    that is not read here, or for too many of them."""
+    try:
+        ModulePatterns(patterns, where)
+    except UnreadPatternError as error:
+        raise unsupported(field, error) from error
+    except PatternError as error:
+        raise damaged(field, error) from error
 
 
 def check_any_codes(tensor_names: Collection[str], suffix: str, method: str) -> None:
@@ -130,8 +143,3 @@ def flag(fields: Mapping[str, object], field: str, default: bool) -> bool:
 
 def _says_something(value: object) -> bool:
     return value not in (None, False, {}, [])
-
-
-def _shorten(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 200 else text[:200] + "..."

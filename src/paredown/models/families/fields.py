@@ -5,6 +5,7 @@ from typing import Final
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.read_fields import ReadFields
+from paredown.shown import quoted, shown_list
 from paredown.spec.mlp import Activation
 
 # What the native core counts with.
@@ -124,14 +125,14 @@ class Fields:
     def missing(self, name: str) -> CheckpointError:
         return CheckpointError(
             f"{self.where} lacks the field {name!r}",
-            seen=f"fields {', '.join(sorted(self.config)) or 'none'}",
+            seen=f"fields {shown_list(sorted(self.config), 40) or 'none'}",
             remedy="Download the checkpoint again, or add the field.",
         )
 
     def wrong(self, name: str, expected: str) -> CheckpointError:
         return CheckpointError(
             f"{self.where} holds a bad value for {name!r}: expected {expected}",
-            seen=repr(self.config.get(name)),
+            seen=quoted(self.config.get(name)),
             remedy="Correct the field, or download the checkpoint again.",
         )
 

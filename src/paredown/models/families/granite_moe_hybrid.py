@@ -8,6 +8,7 @@ from paredown.models.families import gated_rotary
 from paredown.models.families.family import LinearModule, fused_modules
 from paredown.models.families.fields import Fields
 from paredown.models.families.granite import GRANITE, read_granite
+from paredown.shown import shown
 from paredown.spec.model import ModelSpec
 
 # What Transformers calls an attention layer now, and what configs call it.
@@ -46,7 +47,7 @@ def read_spec(fields: Fields) -> ModelSpec:
 def _left_out(fields: Fields, name: str, what: str) -> UnsupportedError:
     return UnsupportedError(
         f"{fields.where} asks for {what}, which are not run in this family",
-        seen=f"{name} {fields.config[name]}"[:120],
+        seen=f"{name} {shown(fields.config[name], 120)}",
         remedy="Of Granite 4 the dense models with attention in every layer are run; choose one of "
         "them.",
     )

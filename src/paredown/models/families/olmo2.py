@@ -19,6 +19,7 @@ from paredown.models.families.gated_rotary import (
 )
 from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, Metadata, check_whole_turns
 from paredown.models.families.rotary import read_rotary_by_kind
+from paredown.shown import shown
 from paredown.spec.layer import LayerSpec
 from paredown.spec.model import ModelSpec
 from paredown.spec.norm import Norms
@@ -73,7 +74,7 @@ def _check_bases(fields: Fields) -> None:
     if is_flat or (theta != _THETA and not is_named):
         raise UnsupportedError(
             f"{fields.where} does not say which layers have these rotary positions",
-            seen=f"rope_parameters {nested}" if is_flat else f"rope_theta {theta}",
+            seen=f"rope_parameters {shown(nested)}" if is_flat else f"rope_theta {shown(theta)}",
             remedy=f"Give rope_parameters an object {FULL!r} and an object {SLIDING!r}, each with "
             "its rope_theta.",
         )

@@ -13,6 +13,7 @@ from paredown.models.families.gated_rotary import (
 )
 from paredown.models.families.gguf_rows import GGUFRows
 from paredown.models.families.llama import LLAMA
+from paredown.shown import quoted
 from paredown.spec.model import ModelSpec
 
 _INTERVAL = 4
@@ -64,7 +65,7 @@ def _turned_layers(fields: Fields, num_layers: int) -> list[bool]:
     if not isinstance(listed, list) or len(listed) < num_layers or not set(listed) <= {0, 1}:
         raise CheckpointError(
             f"{fields.where}: no_rope_layers needs a 0 or a 1 for each layer",
-            seen=repr(listed)[:80],
+            seen=quoted(listed, 80),
             remedy="Correct the field, or download the checkpoint again.",
         )
     return [bool(one) for one in listed[:num_layers]]

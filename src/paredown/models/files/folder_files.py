@@ -1,11 +1,13 @@
 """What a new checkpoint folder has beside its tensors: files of its source, and its own config."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from paredown.errors import CheckpointError
+from paredown.files.model_file import check_model_file, read_model_file
+from paredown.files.new_file import make_file
+from paredown.models.files.json_file import MAX_TOKENIZER_BYTES
+from paredown.models.files.whole_file import unreadable
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
@@ -34,28 +36,44 @@ TEMPLATES = "additional_chat_templates"
 _CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
+def check_files(source: Path) -> None:
+    """Raises CheckpointError for a file that `copy_files` would not copy, before any work."""
+    if not is_gguf(source):
+        _copied_names(source)
+
+
 def copy_files(source: Path, folder: Path) -> None:
     """From a folder, or what a GGUF file says in their place. Raises CheckpointError for one that
-    may not be read."""
+    may not be read, and for what is no file or a link that leads out of the folder: what it leads
+    to need not be the model's."""
     if is_gguf(source):
         for name, text in hugging_face_files(read_metadata(source), str(source)).items():
             (folder / name).write_text(text, "utf-8")
         # What stands around a text is keys there, and a part of tokenizer.json in a folder.
         (folder / "tokenizer.json").write_text(Tokenizer.open(source).to_json(), "utf-8")
         return
-    templates = sorted((source / TEMPLATES).glob("*.jinja"))
-    for name in (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates)):
-        if not (source / name).is_file():
-            continue
+    for name in _copied_names(source):
+        (folder / name).parent.mkdir(exist_ok=True)
         try:
-            (folder / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(source / name, folder / name)
-        except PermissionError as error:
-            raise CheckpointError(
-                f"{source / name} cannot be copied",
-                seen=error.strerror,
-                remedy="Check that you may read it.",
-            ) from error
+            data = read_model_file(source / name, MAX_TOKENIZER_BYTES, source)
+        except OSError as error:
+            raise unreadable(source / name, error) from error
+        with make_file(folder / name) as copy:
+            copy.write(data)
+
+
+def _copied_names(source: Path) -> list[str]:
+    """The files to copy that `source` has. Raises CheckpointError for one that may not be."""
+    templates = sorted((source / TEMPLATES).glob("*.jinja"))
+    names = (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates))
+    found = []
+    for name in names:
+        try:
+            if check_model_file(source / name, source):
+                found.append(name)
+        except OSError as error:
+            raise unreadable(source / name, error) from error
+    return found
 
 
 def float_config(config: Mapping[str, object]) -> dict[str, object]:

@@ -1,19 +1,29 @@
 """JSON files of a checkpoint, read with errors that name the file."""
 
-import json
 from pathlib import Path
 
 from paredown.errors import CheckpointError
-from paredown.models.files.whole_file import unreadable
+from paredown.files.model_file import read_model_file
+from paredown.json_text import JsonTextError, parse_json
+from paredown.models.files.whole_file import is_there, unreadable
+from paredown.units import MEBI
+
+# Beyond any config; what is read of a text can take twenty times its bytes in memory.
+MAX_CONFIG_BYTES = 16 * MEBI
+# Beyond an index of a million tensors, and any proof.
+MAX_TABLE_BYTES = 64 * MEBI
+# Beyond any tokenizer.json; those of a million tokens have 60 MiB.
+MAX_TOKENIZER_BYTES = 256 * MEBI
 
 
-def read_json_object(path: Path) -> dict[str, object]:
-    """The object in `path`. Raises CheckpointError when there is none to be had."""
+def read_json_object(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> dict[str, object]:
+    """The object in `path`, a file of a model. Raises CheckpointError when there is none to be
+    had."""
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(read_model_file(path, max_bytes))
     except OSError as error:
         raise unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
+    except JsonTextError as error:
         raise CheckpointError(
             f"{path} is not valid JSON",
             seen=error,
@@ -30,4 +40,4 @@ def read_json_object(path: Path) -> dict[str, object]:
 
 def read_optional_json_object(path: Path) -> dict[str, object]:
     """Does what `read_json_object` does, but gives {} for a file that is not there."""
-    return read_json_object(path) if path.exists() else {}
+    return read_json_object(path) if is_there(path) else {}

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paredown.errors import OutputError
+from paredown.files.own_folder import make_new_folder
 from paredown.models.files.whole_file import sync_folder
 
 # Called with a folder when all is written and checked, before it appears under its name.
@@ -27,12 +28,16 @@ def output_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     created = _create_parents(path.parent)
     token = secrets.token_hex(4)
     partial = path.with_name(f".{path.name}.{token}.partial")
+    is_ours = False
     try:
-        _make_folder(partial)
+        mode = _hide(partial)
+        is_ours = True
         yield partial
+        partial.chmod(mode)
         _move_into_place(partial, path, path.with_name(f".{path.name}.{token}.old"), overwrite)
     except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        if is_ours:
+            shutil.rmtree(partial, ignore_errors=True)
         for folder in created:
             folder.rmdir()
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
@@ -93,6 +98,14 @@ def _create_parents(folder: Path) -> list[Path]:
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _hide(folder: Path) -> int:
+    """Makes a folder that others see nothing of yet; the mode that it is to have at the end."""
+    try:
+        return make_new_folder(folder)
     except OSError as error:
         raise _unwritable(folder, error) from error
 

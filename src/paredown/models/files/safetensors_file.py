@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import UnsupportedError
+from paredown.files.model_file import open_model_file
 from paredown.formats.tensor import NUMPY_DTYPES, StoredDType, StoredTensor
 from paredown.models.files.safetensors_header import (
     PREFIX_BYTES,
@@ -77,7 +78,7 @@ def read_safetensors(path: Path) -> MappedTensors:
     """Maps a file; its header is checked whole, the data are not touched. Raises CheckpointError
     for a file that is missing, cannot be read or is damaged."""
     try:
-        with path.open("rb") as file:
+        with open_model_file(path) as file:
             stat = os.fstat(file.fileno())
             file_bytes = stat.st_size
             head = file.read(PREFIX_BYTES)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.formats.tensor import StoredTensor
+from paredown.shown import quoted, shown
 
 PREFIX_BYTES = 8
 # The limit of the reference implementation.
@@ -103,10 +104,11 @@ def build_header(
 
 
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"duplicate name {next(n for n in names if names.count(n) > 1)!r}")
+    result: dict[str, object] = {}
+    for name, value in pairs:
+        if name in result:
+            raise ValueError(f"duplicate name {quoted(name, 200)}")
+        result[name] = value
     return result
 
 
@@ -161,6 +163,4 @@ def _check_spans(
 
 
 def _damaged(path: Path, what: str, seen: object) -> CheckpointError:
-    text = str(seen)
-    shown = text if len(text) <= 200 else text[:200] + "..."
-    return CheckpointError(f"{path} is damaged: {what}", seen=shown, remedy=REMEDY)
+    return CheckpointError(f"{path} is damaged: {what}", seen=shown(seen, 200), remedy=REMEDY)

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TypeGuard
 
 from paredown.errors import CheckpointError
 from paredown.formats.tensor import StoredTensor
-from paredown.models.files.json_file import read_json_object
+from paredown.models.files.json_file import MAX_TABLE_BYTES, read_json_object
 from paredown.models.files.safetensors_file import MappedTensors, read_safetensors
 from paredown.models.files.safetensors_header import TensorPlace
+from paredown.models.files.whole_file import is_there
+from paredown.shown import quoted
 
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -48,10 +51,10 @@ class FolderTensors(Mapping[str, StoredTensor]):
 
 def read_folder_tensors(folder: Path) -> FolderTensors:
     """Opens the folder's one file or its shards. Raises CheckpointError."""
-    if (folder / SINGLE_NAME).exists():
-        return FolderTensors([read_safetensors(folder / SINGLE_NAME)])
-    index = folder / INDEX_NAME
-    if not index.exists():
+    single, index = folder / SINGLE_NAME, folder / INDEX_NAME
+    if is_there(single):
+        return FolderTensors([read_safetensors(single)])
+    if not is_there(index):
         found = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "an empty folder"
         raise CheckpointError(
             f"{folder} has neither {SINGLE_NAME} nor {INDEX_NAME}",
@@ -79,16 +82,21 @@ def read_folder_tensors(folder: Path) -> FolderTensors:
     return FolderTensors(list(files.values()))
 
 
+def _is_file_name(name: object) -> TypeGuard[str]:
+    """Whether it names a file of a folder, in characters that a name can have."""
+    return isinstance(name, str) and Path(name).name == name and name.isprintable()
+
+
 def _weight_map(index: Path) -> dict[str, str]:
-    weight_map = read_json_object(index).get("weight_map")
+    weight_map = read_json_object(index, MAX_TABLE_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(
             f"{index} has no weight_map",
-            seen=repr(weight_map)[:200],
+            seen=quoted(weight_map, 200),
             remedy="Download the file again.",
         )
     for name, file_name in weight_map.items():
-        if not isinstance(file_name, str) or Path(file_name).name != file_name:
+        if not _is_file_name(file_name):
             raise CheckpointError(
                 f"{index} places tensor {name!r} outside the checkpoint's folder",
                 seen=file_name,

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, OutputError
+from paredown.files.new_file import make_file
+from paredown.files.refused_file import RefusedFileError
 
 # Bytes given to the system in one write, so that an interrupt is noticed between two of them.
 WRITE_BYTES = 16 << 20
@@ -22,16 +24,19 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     it was and nothing else is left. Raises OutputError when the system cannot write (disk full, no
     permission, ...)."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    is_ours = False
     try:
-        with partial.open("xb") as file:
+        with make_file(partial) as file:
+            is_ours = True
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
-        with suppress(OSError):  # Where there is no folder, nothing is left in it either.
-            partial.unlink(missing_ok=True)
+        if is_ours:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise OutputError(
                 f"{path} could not be written",
@@ -58,8 +63,20 @@ def sync_folder(folder: Path) -> None:
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"{path} cannot be read",
-        seen=error.strerror or error,
-        remedy="Check that the file exists and that you may read it.",
-    )
+    """What to raise for a file that the system, or files/refused_file.py, does not let through."""
+    remedy = "Check that the file exists and that you may read it."
+    if isinstance(error, RefusedFileError):
+        remedy = error.remedy
+    return CheckpointError(f"{path} cannot be read", seen=error.strerror or error, remedy=remedy)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something of that name, which opening may refuse; a link that leads nowhere
+    is nothing."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from paredown.files.model_file import open_model_file
 from paredown.models.files.whole_file import unreadable, whole_file, write_array
 from paredown.models.gguf.header import (
     GGUFHeader,
@@ -57,7 +58,7 @@ def read_gguf(path: Path) -> MappedGGUF:
     a file that is missing, cannot be read or is damaged, UnsupportedError for one of another
     version or with tensors of a type that is not read here."""
     try:
-        with path.open("rb") as file:
+        with open_model_file(path) as file:
             stat = os.fstat(file.fileno())
             if stat.st_size == 0:
                 raise damaged(path, "it is empty", "0 bytes")

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.gguf.block_format import BlockFormat
 from paredown.formats.gguf.table import BLOCK_FORMATS, OTHER_TYPES
+from paredown.shown import shown
 
 # A number has the NumPy type that is written for it; arrays are of numbers or of strings.
 Value = str | bool | np.generic | npt.NDArray[np.generic] | list[str]
@@ -134,10 +135,8 @@ def padding(num_bytes: int) -> int:
 
 
 def damaged(path: Path, what: str, seen: object) -> CheckpointError:
-    text = str(seen)
-    shown = text if len(text) <= 200 else text[:200] + "..."
     return CheckpointError(
-        f"{path} is damaged: {what}", seen=shown, remedy="Download the file again."
+        f"{path} is damaged: {what}", seen=shown(seen, 200), remedy="Download the file again."
     )
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from paredown.errors import CheckpointError
 from paredown.models.gguf.file import MappedGGUF, read_gguf
 from paredown.models.gguf.header import GGUFPlace, Value
+from paredown.shown import shown
 
 NUMBER, COUNT, NUM_TENSORS = "split.no", "split.count", "split.tensors.count"
 _NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
@@ -112,7 +113,7 @@ def _integer(file: MappedGGUF, key: str, default: int) -> int:
     if not isinstance(value, np.integer):
         raise CheckpointError(
             f"{file.path}: {key} is no integer",
-            seen=str(value)[:200],
+            seen=shown(value, 200),
             remedy=_REMEDY,
         )
     return int(value)

@@ -31,6 +31,7 @@ from paredown.models.gguf.special_tokens import (
 from paredown.models.gguf.unigram import unigram
 from paredown.models.gguf.word_piece import SPACE, word_piece
 from paredown.models.gguf.words import MISSING, WORD_RULES, WordRule
+from paredown.shown import quoted, shown
 
 JSON = "tokenizer.huggingface.json"
 CHAT_TEMPLATE = "tokenizer.chat_template"
@@ -42,6 +43,14 @@ MODEL, PRE, TOKENS, SCORES, TYPES, MERGES, SPACE_PREFIX = (
         "model", "pre", "tokens", "scores", "token_type", "merges", "add_space_prefix",
     )
 )  # fmt: skip
+# The largest known have 0.27 million tokens, and one of 512 characters.
+MAX_TOKENS = 1 << 21
+MAX_TOKEN_CHARS = 4_096
+MAX_MERGES = 1 << 22
+# SentencePiece files have no merges: every way to cut a token is tried. Llama 2 takes 1 million
+# characters to cut, and has 0.3 million in merges.
+_MAX_CUT_CHARS = 400_000_000
+_MAX_MERGE_CHARS = 50_000_000
 _REMEDY = "Convert the model to GGUF again, or download the file again."
 
 
@@ -52,6 +61,7 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
         {key: plain_value(value) for key, value in metadata.items() if key not in _LARGE}, where
     )
     tokens = _strings(metadata, TOKENS, where)
+    _check_tokens(tokens, where)
     config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     numbered: dict[str, object] = {}
     usual = USUAL_IDS.get(fields.text(MODEL), {})
@@ -154,7 +164,7 @@ def _byte_level(
     if pre not in WORD_RULES:
         raise UnsupportedError(
             f"{fields.where} cuts text into words by a rule that is not known here",
-            seen=f"{PRE} {pre!r}",
+            seen=f"{PRE} {quoted(pre)}",
             remedy=f"Known rules: {', '.join(WORD_RULES)}; or a file with {JSON}.",
         )
     rule = _word_rule(fields)
@@ -192,14 +202,7 @@ def _sentence_piece(
     """SentencePiece joins the neighbours whose union has the highest score, so the merges are all
     ways to cut a token into two others, in the order of its score."""
     scores = _numbers(metadata, SCORES, fields.where, len(tokens), 0.0)
-    ids = {token: token_id for token_id, token in enumerate(tokens)}
-    ranked: list[tuple[float, int, int, list[str]]] = []
-    for token, score in zip(tokens, scores.tolist(), strict=True):
-        for cut in range(1, len(token)):
-            left, right = token[:cut], token[cut:]
-            if left in ids and right in ids:
-                ranked.append((-score, ids[left], ids[right], [left, right]))
-    ranked.sort()
+    merges = _ways_to_cut(tokens, scores.tolist(), fields.where)
     normalizers: list[dict[str, object]] = [
         {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     ]
@@ -219,12 +222,35 @@ def _sentence_piece(
         "post_processor": None,
         "decoder": {"type": "Sequence", "decoders": decoders},
         "model": {
-            **_bpe(tokens, [merge for *_, merge in ranked], ignore_merges=False),
+            **_bpe(tokens, merges, ignore_merges=False),
             "unk_token": unknown,
             "fuse_unk": True,
             "byte_fallback": True,
         },
     }
+
+
+def _ways_to_cut(tokens: list[str], scores: list[float], where: str) -> list[list[str]]:
+    """The merges in their order. Raises CheckpointError for tokens of which there are too many
+    ways: all are made of one another."""
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    ranked: list[tuple[float, int, int, list[str]]] = []
+    num_read = num_made = 0
+    for token, score in zip(tokens, scores, strict=True):
+        num_read += len(token) ** 2
+        for cut in range(1, len(token)):
+            left, right = token[:cut], token[cut:]
+            if left in ids and right in ids:
+                ranked.append((-score, ids[left], ids[right], [left, right]))
+                num_made += len(token)
+        if num_read > _MAX_CUT_CHARS or num_made > _MAX_MERGE_CHARS:
+            raise CheckpointError(
+                f"{where}: too many ways to cut the tokens into others",
+                seen=f"{len(ranked):,} merges of {num_made:,} characters",
+                remedy=_REMEDY,
+            )
+    ranked.sort()
+    return [merge for *_, merge in ranked]
 
 
 def _unknown(tokens: list[str], fields: Fields) -> str:
@@ -247,6 +273,18 @@ def _bpe(tokens: list[str], merges: list[list[str]], *, ignore_merges: bool) -> 
     }
 
 
+def _check_tokens(tokens: list[str], where: str) -> None:
+    """Raises CheckpointError for too many tokens, and for long ones."""
+    longest = max(map(len, tokens))
+    if len(tokens) > MAX_TOKENS or longest > MAX_TOKEN_CHARS:
+        raise CheckpointError(
+            f"{where}: {TOKENS} is longer than that of any tokenizer",
+            seen=f"{len(tokens):,} tokens of up to {longest:,} characters; at most "
+            f"{MAX_TOKENS:,} of {MAX_TOKEN_CHARS:,}",
+            remedy=_REMEDY,
+        )
+
+
 def _check_different(tokens: list[str], where: str) -> None:
     first: dict[str, int] = {}
     for place, token in enumerate(tokens):
@@ -259,11 +297,17 @@ def _check_different(tokens: list[str], where: str) -> None:
 
 
 def _check_merges(merges: list[list[str]], tokens: set[str], where: str) -> None:
+    if len(merges) > MAX_MERGES:
+        raise CheckpointError(
+            f"{where}: {MERGES} is longer than that of any tokenizer",
+            seen=f"{len(merges):,}, at most {MAX_MERGES:,}",
+            remedy=_REMEDY,
+        )
     for merge in merges:
         if len(merge) != 2 or not {*merge, "".join(merge)} <= tokens:
             raise CheckpointError(
                 f"{where}: {MERGES} joins what are not tokens",
-                seen=" ".join(merge)[:200],
+                seen=shown(" ".join(merge), 200),
                 remedy=_REMEDY,
             )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
-from paredown.models.files.json_file import read_json_object
+from paredown.models.files.json_file import MAX_TOKENIZER_BYTES, read_json_object
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.config import plain_value
 from paredown.models.gguf.header import Value
@@ -48,6 +48,7 @@ from paredown.models.gguf.words import (
 )
 from paredown.models.text.chat_templates import DEFAULT, ChatTemplates
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.shown import quoted
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 # Below the score of every merge: a token that no merge makes is never to be made.
@@ -100,7 +101,7 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
 def _drop_rowless(library: dict[str, object], path: Path, vocab_size: int) -> list[str]:
     """Takes out tokens that only files beside tokenizer.json name, and that the model has no row
     for: a padding token, mostly. Gives a note of them."""
-    stored = read_json_object(path / "tokenizer.json").get("added_tokens")
+    stored = read_json_object(path / "tokenizer.json", MAX_TOKENIZER_BYTES).get("added_tokens")
     own = {entry["id"] for entry in stored} if isinstance(stored, list) else set()
     added = library["added_tokens"]
     assert isinstance(added, list), "the tokenizer's library wrote it"
@@ -235,7 +236,7 @@ def _special_tokens(
 def _unsupported(what: str, seen: object) -> UnsupportedError:
     return UnsupportedError(
         f"the tokenizer cannot be written as GGUF: it has {what}",
-        seen=json.dumps(seen, ensure_ascii=False)[:200],
+        seen=quoted(seen, 200),
         remedy="Written are byte-level BPE in the words of GPT-2, Llama 3, Qwen2 and the packaged "
         "models, and SentencePiece BPE.",
     )

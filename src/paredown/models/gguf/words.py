@@ -43,6 +43,10 @@ _MARKED_UPPER, _MARKED_LOWER = r"(?:(?=[\p{L}\p{M}])[^a-z])", r"(?:(?=[\p{L}\p{M
 _CASED, _UNCASED = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 _FULL_UPPER, _FULL_LOWER = f"[{_CASED}]", f"[{_UNCASED}]"
 _GPT4O_PATTERN = _cased_words(_UPPER, _LOWER, f"{_ENDINGS}?", _UP_TO_THREE_DIGITS)
+_EXAONE_PATTERN = (
+    rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|{_DIGIT}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+)
 _KIMI_PATTERN = (
     rf"\p{{Han}}+|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}&&[^\p{{Han}}]]+{_ENDINGS}?"
     rf"|{_UP_TO_THREE_DIGITS}|{_REST}"
@@ -50,6 +54,23 @@ _KIMI_PATTERN = (
 _PUNCTUATED_WORDS = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
     r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+"
+)
+# Where one branch of these reads a word and fails, another takes that word: the time is linear in
+# the text, though no branch says so by itself (models/text/linear_pattern.py).
+LINEAR_WORDS = frozenset(
+    {
+        _EXAONE_PATTERN,
+        *(
+            _cased_words(upper, lower, endings, digits)
+            for upper, lower in (
+                (_UPPER, _LOWER),
+                (_MARKED_UPPER, _MARKED_LOWER),
+                (_FULL_UPPER, _FULL_LOWER),
+            )
+            for endings in ("", f"{_ENDINGS}?")
+            for digits in (_DIGIT, _UP_TO_THREE_DIGITS)
+        ),
+    }
 )
 _CHINESE_AND_KANA = r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+"
 _CHINESE_AND_KOREAN = r"[\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+"
@@ -215,12 +236,7 @@ WORD_RULES: Mapping[str, WordRule] = {
     "tekken": WordRule(
         patterns=(_cased_words(_UPPER, _LOWER, "", _DIGIT),), ignores_merges=True, adds_bos=True
     ),
-    "exaone-moe": WordRule(
-        patterns=(
-            rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|{_DIGIT}"
-            r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
-        )
-    ),
+    "exaone-moe": WordRule(patterns=(_EXAONE_PATTERN,)),
     "chameleon": WordRule(patterns=_CHAMELEON, adds_bos=True),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"), _GPT4O),
     "granite-embed-multi-97m": WordRule(

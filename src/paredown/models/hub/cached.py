@@ -4,10 +4,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 from paredown.errors import HubError
+from paredown.files.named_file import read_named_file
 from paredown.models.files.shards import INDEX_NAME, SINGLE_NAME
 from paredown.models.hub.hub_name import HubName
 from paredown.models.hub.hub_source import COMMIT, SNAPSHOTS
 from paredown.models.hub.needed_files import CONFIG_NAME, gguf_files, shards
+
+_MAX_REF_BYTES = 1000
 
 
 def cached_commit(folder: Path, name: HubName) -> str | None:
@@ -15,7 +18,8 @@ def cached_commit(folder: Path, name: HubName) -> str | None:
     if COMMIT.fullmatch(name.wanted_revision):
         return name.wanted_revision
     try:
-        commit = (folder / "refs" / name.wanted_revision).read_text("ascii").strip()
+        ref = folder / "refs" / name.wanted_revision
+        commit = read_named_file(ref, _MAX_REF_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
     return commit if COMMIT.fullmatch(commit) else None

@@ -5,9 +5,11 @@ Bytes come into `blobs/DIGEST.paredown-part`, where a later try goes on, and get
 their digest was found to be right.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
+import stat
 import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +19,13 @@ from huggingface_hub import constants, get_token
 from huggingface_hub.file_download import http_get
 
 from paredown.errors import HubError
+from paredown.files.new_file import SHARED
 from paredown.models.hub.failures import telling
 from paredown.models.hub.hub_name import HubName
 from paredown.models.hub.hub_source import SNAPSHOTS
 from paredown.models.hub.listing import RemoteFile
+from paredown.shell_word import shell_path
+from paredown.shown import shown
 
 PART_SUFFIX = ".paredown-part"
 _CHUNK_BYTES = 1 << 20
@@ -60,7 +65,7 @@ def _fetch(name: HubName, folder: Path, commit: str, file: RemoteFile) -> None:
     token = get_token()
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     part_file, blob = part_path(folder, file), folder / "blobs" / file.digest
-    with part_file.open("ab+", buffering=_CHUNK_BYTES) as part:
+    with _open_part(part_file) as part:
         # Another process may be fetching the same file: wait for it.
         fcntl.flock(part, fcntl.LOCK_EX)
         if blob.exists() and blob.stat().st_size == file.num_bytes:
@@ -83,6 +88,31 @@ def _fetch(name: HubName, folder: Path, commit: str, file: RemoteFile) -> None:
         part_file.replace(blob)
 
 
+def _open_part(path: Path) -> BinaryIO:
+    """A new file, or what an earlier try of this user left: it is not followed where it is a link,
+    and nobody else has it under another name. Raises HubError for anything else, and OSError."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, SHARED)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise _strange(path, "a link") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise _strange(path, f"user {found.st_uid}, mode {found.st_mode:o}, {found.st_nlink} names")
+    return os.fdopen(descriptor, "ab+", buffering=_CHUNK_BYTES)
+
+
+def _strange(path: Path, seen: str) -> HubError:
+    return HubError(
+        f"{path} is not what an earlier download of yours can have left",
+        seen=seen,
+        remedy=f"Remove it (`rm {shell_path(path)}`), then try again.",
+    )
+
+
 def _receive(url: str, part: BinaryIO, headers: Mapping[str, str], file: RemoteFile) -> bool:
     """Completes the part, and returns whether something of it was there. `http_get` goes on after
     a broken connection, and checks the number of bytes."""
@@ -96,7 +126,7 @@ def _receive(url: str, part: BinaryIO, headers: Mapping[str, str], file: RemoteF
         resume_size=start,
         headers=dict(headers),
         expected_size=file.num_bytes,
-        displayed_filename=file.name,
+        displayed_filename=shown(file.name, 80),
     )
     return start > 0
 

@@ -5,6 +5,7 @@ where it is away, the commit that is cached is taken and told. With HF_HUB_OFFLI
 """
 
 import logging
+import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from paredown.errors import HubError
+from paredown.files.new_file import make_file
 from paredown.models.files.shards import INDEX_NAME
 from paredown.models.hub.cached import cached_commit, cached_model
 from paredown.models.hub.download import download, is_cached, part_path
@@ -126,6 +128,7 @@ def _keep_commit(folder: Path, name: HubName, commit: str) -> None:
         return
     ref = folder / "refs" / name.wanted_revision
     ref.parent.mkdir(parents=True, exist_ok=True)
-    written = ref.with_name(f"{ref.name}.paredown-new")
-    written.write_text(commit, "ascii")
+    written = ref.with_name(f"{ref.name}.{secrets.token_hex(4)}.paredown-new")
+    with make_file(written) as file:
+        file.write(commit.encode("ascii"))
     written.replace(ref)

@@ -1,11 +1,11 @@
 """Which files of a repository a checkpoint consists of."""
 
-import json
 import re
 from collections.abc import Collection
 from pathlib import Path
 
-from paredown.errors import HubError
+from paredown.errors import CheckpointError, HubError
+from paredown.models.files.json_file import MAX_TABLE_BYTES, read_json_object
 from paredown.models.files.shards import INDEX_NAME, SINGLE_NAME
 from paredown.models.hub.hub_name import HubName
 
@@ -40,10 +40,11 @@ def weight_files(name: HubName, names: Collection[str], folder: Path) -> list[st
 def shards(index: Path) -> list[str]:
     """The names in an index file; none for one that is damaged, which opening the folder tells."""
     try:
-        weight_map = json.loads(index.read_text("utf-8"))["weight_map"]
-        found = {name for name in weight_map.values() if Path(name).name == name}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        weight_map = read_json_object(index, MAX_TABLE_BYTES).get("weight_map")
+    except CheckpointError:
         return []
+    names = weight_map.values() if isinstance(weight_map, dict) else ()
+    found = {name for name in names if isinstance(name, str) and Path(name).name == name}
     return sorted(found)
 
 

@@ -1,10 +1,16 @@
-"""Chat templates: Jinja in a sandbox, with the settings and names that Transformers gives them."""
+"""Chat templates: Jinja in a sandbox, with the settings and names that Transformers gives them.
+
+A template is a program that came with a model. `compile_template` runs nothing of it; rendering is
+for a process that can be stopped (models/text/confined_process.py).
+"""
 
 import json
 from collections.abc import Callable
 from datetime import datetime
 
 import jinja2
+from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import CallBlock
 from jinja2.parser import Parser
@@ -17,14 +23,44 @@ def compile_template(source: object) -> jinja2.Template:
     TypeError for what is not a text."""
     if not isinstance(source, str):
         raise TypeError(f"expected a text, not {type(source).__name__}")
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
+    environment = TemplateEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[GenerationTag, loopcontrols],
+        optimized=False,
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _now
     environment.globals["namespace"] = TemplateNamespace
     return environment.from_string(source)
+
+
+class UnfoldedCode(CodeGenerator):
+    """Writes the code of a template without computing any of it: `{{ 9 ** (9 ** 9) }}` costs
+    nothing until it is rendered. Jinja folds constants in what is written out even where its
+    optimizer is off."""
+
+    def _output_child_to_const(
+        self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
+    ) -> str:
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def visit_EvalContextModifier(  # noqa: N802  # Jinja's own name
+        self, node: nodes.EvalContextModifier, frame: Frame
+    ) -> None:
+        for option in node.options:
+            if not isinstance(option.value, nodes.Const):
+                self.fail("a template takes no option that has to be computed", node.lineno)
+        super().visit_EvalContextModifier(node, frame)
+
+
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
+    """Jinja's own sandbox, with code that is not folded."""
+
+    code_generator_class = UnfoldedCode
 
 
 class GenerationTag(Extension):

@@ -2,15 +2,26 @@
 
 A checkpoint has one template, or several that are chosen by what a chat needs. Nothing here fails
 before a chat is asked for: a model whose template is damaged still goes on with plain text.
+
+A template is a program of whoever made the model. It runs in a process of its own, with a bound on
+its time, its memory and its output (models/text/confined_process.py).
 """
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import jinja2
-
 from paredown.errors import CheckpointError, RequestError
-from paredown.models.text.chat_template import compile_template
+from paredown.files.model_file import read_model_file
+from paredown.models.text.confined_process import (
+    ConfinedProcess,
+    Confinement,
+    LimitError,
+    ProgramError,
+)
+from paredown.models.text.template_answer import AnswerKind, read_answer
+from paredown.units import MEBI
 
 DEFAULT = "default"
 # Chosen in place of the default one where tools are given.
@@ -18,18 +29,22 @@ TOOL_USE = "tool_use"
 TEMPLATE_FILE = "chat_template.jinja"
 # Has the other templates of a folder, each as NAME.jinja.
 TEMPLATE_FOLDER = "additional_chat_templates"
-# What a template, which is a program from the checkpoint, can raise over messages it dislikes.
-TEMPLATE_ERRORS = (
-    jinja2.TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+_MAX_TEMPLATE_BYTES = 1 << 20
 # What the reasoning of a message is called; the first is what templates read.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
+# The longest known has 0.03 million.
+MAX_TEMPLATE_CHARS = 1_000_000
+MAX_TEMPLATES = 64
+# A chat of 4,096 messages takes 0.06 s, one of 2 MB with its tools in JSON 0.1 s.
+MAX_RENDER_CPU_S = 0.5
+# What a template may make of a chat: so much, and so many times what it was given.
+MAX_ADDED_CHARS = MEBI
+MAX_GROWTH = 4
+_CONFINEMENT = Confinement(
+    target="paredown.models.text.template_program:make_renderer",
+    max_memory_bytes=512 * MEBI,
+    patience_s=0.1,
+)
 Message = Mapping[str, object]
 
 
@@ -41,7 +56,7 @@ class ChatTemplates:
     def __init__(self, source: object, where: str) -> None:
         self._source = source
         self._where = where
-        self._compiled: dict[str, jinja2.Template] = {}
+        self._process: ConfinedProcess | None = None
 
     @classmethod
     def of_folder(cls, folder: Path, config: Mapping[str, object]) -> "ChatTemplates":
@@ -50,10 +65,13 @@ class ChatTemplates:
         files = {DEFAULT: folder / TEMPLATE_FILE}
         others = sorted((folder / TEMPLATE_FOLDER).glob("*.jinja"))
         files |= {path.name.removesuffix(".jinja"): path for path in others}
-        files = {name: path for name, path in files.items() if path.is_file()}
+        files = {name: path for name, path in files.items() if os.path.lexists(path)}
+        if len(files) > MAX_TEMPLATES:
+            problem = ValueError(f"{len(files):,} templates, more than {MAX_TEMPLATES}")
+            return cls({DEFAULT: problem}, str(folder))
         if not files:
             return cls(config.get("chat_template"), str(folder / "tokenizer_config.json"))
-        return cls({name: _read(path) for name, path in files.items()}, str(folder))
+        return cls({name: _read(path, folder) for name, path in files.items()}, str(folder))
 
     def __bool__(self) -> bool:
         return self._source is not None
@@ -70,11 +88,15 @@ class ChatTemplates:
             except (LookupError, TypeError) as error:
                 raise self._damaged(error) from error
         named = source if isinstance(source, Mapping) else {DEFAULT: source}
+        if len(named) > MAX_TEMPLATES:
+            raise self._damaged(f"{len(named):,} templates, more than {MAX_TEMPLATES}")
         for text in named.values():
             if isinstance(text, Exception):
                 raise self._damaged(text) from text
             if not isinstance(text, str):
-                raise self._damaged(TypeError(f"expected a text, not {type(text).__name__}"))
+                raise self._damaged(f"expected a text, not {type(text).__name__}")
+            if len(text) > MAX_TEMPLATE_CHARS:
+                raise self._damaged(f"{len(text):,} characters, more than {MAX_TEMPLATE_CHARS:,}")
         return dict(named)
 
     def render(
@@ -85,31 +107,63 @@ class ChatTemplates:
         special_tokens: Mapping[str, str],
     ) -> str:
         """The conversation up to where its answer starts, as Transformers renders it. Raises
-        RequestError where there is no template for it or the template refuses it, CheckpointError
-        for a damaged template."""
-        template = self._template(has_tools=tools is not None)
+        RequestError where there is no template for it, the template refuses it or comes to a limit,
+        CheckpointError for a damaged template."""
+        name = self._name(has_tools=tools is not None)
         if not messages:
             raise RequestError(
                 "a conversation has no messages", seen="none", remedy="Send at least one."
             )
-        try:
-            return template.render(
-                {
-                    **special_tokens,
-                    "messages": [_as_templates_read(message) for message in messages],
-                    "tools": tools,
-                    "documents": None,
-                    "add_generation_prompt": True,
-                }
-            )
-        except TEMPLATE_ERRORS as error:
-            raise RequestError(
-                "the model's chat template refuses these messages",
-                seen=str(error) or type(error).__name__,
-                remedy="Send messages with the roles and the content that the model knows.",
-            ) from error
+        values = {
+            **special_tokens,
+            "messages": [_as_templates_read(message) for message in messages],
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": True,
+        }
+        kind, text = read_answer(self._ask(name, values))
+        if kind is AnswerKind.TEXT:
+            return text
+        if kind is AnswerKind.DAMAGED:
+            raise self._damaged(text)
+        if kind is AnswerKind.TOO_LONG:
+            raise _over_limit(f"it makes a text of {int(text):,} characters")
+        raise _refused(text)
 
-    def _template(self, *, has_tools: bool) -> jinja2.Template:
+    def start(self) -> None:
+        """Starts what renders, for who will have a first chat rendered; it does not wait."""
+        if self and self._process is None:
+            try:
+                self._process = self._make_process()
+                self._process.start()
+            except (CheckpointError, ProgramError):
+                return  # it is told where a chat is asked for
+
+    def _ask(self, name: str, values: Mapping[str, object]) -> bytes:
+        try:
+            chat = json.dumps(values, default=_plain)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RequestError(
+                "the messages of a conversation cannot be written as JSON",
+                seen=error,
+                remedy="Send texts, numbers, lists and objects.",
+            ) from error
+        max_chars = MAX_ADDED_CHARS + MAX_GROWTH * len(chat)
+        request = f'{{"template": {json.dumps(name)}, "max_chars": {max_chars}, "values": {chat}}}'
+        if self._process is None:
+            self._process = self._make_process()
+        try:
+            return self._process.ask(request.encode(), cpu_s=MAX_RENDER_CPU_S)
+        except LimitError as error:
+            raise _over_limit(str(error)) from error
+        except ProgramError as error:
+            raise _refused(str(error)) from error
+
+    def _make_process(self) -> ConfinedProcess:
+        return ConfinedProcess(_CONFINEMENT, json.dumps(self.texts()).encode())
+
+    def _name(self, *, has_tools: bool) -> str:
+        """The template that is asked for."""
         texts = self.texts()
         if not texts:
             raise RequestError(
@@ -124,26 +178,47 @@ class ChatTemplates:
                 seen=", ".join(sorted(texts)),
                 remedy="Give it plain text: `paredown generate`, or /v1/completions of the server.",
             )
-        if name not in self._compiled:
-            try:
-                self._compiled[name] = compile_template(texts[name])
-            except (*TEMPLATE_ERRORS, SyntaxError) as error:
-                raise self._damaged(error) from error
-        return self._compiled[name]
+        return name
 
-    def _damaged(self, error: Exception) -> CheckpointError:
-        line = f"line {error.lineno}: " if isinstance(error, jinja2.TemplateSyntaxError) else ""
+    def _damaged(self, problem: Exception | str) -> CheckpointError:
         return CheckpointError(
             f"{self._where}: the chat template cannot be read",
-            seen=line + (str(error) or type(error).__name__),
+            seen=str(problem) or type(problem).__name__,
             remedy="Correct the template; without one the model goes on with plain text "
             "(`paredown generate`, or /v1/completions of the server).",
         )
 
 
-def _read(path: Path) -> str | Exception:
+def _refused(problem: str) -> RequestError:
+    return RequestError(
+        "the model's chat template refuses these messages",
+        seen=problem,
+        remedy="Send messages with the roles and the content that the model knows.",
+    )
+
+
+def _over_limit(limit: str) -> RequestError:
+    return RequestError(
+        "the model's chat template was stopped: it came to a limit",
+        seen=limit,
+        remedy="Send a shorter conversation. A template that stops at short ones too is "
+        "damaged, or hostile: use plain text (/v1/completions of the server), or another model.",
+    )
+
+
+def _plain(value: object) -> object:
+    """What JSON has no word for, as something that it has."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is not a text, a number, a list or an object")
+
+
+def _read(path: Path, folder: Path) -> str | Exception:
     try:
-        return path.read_text("utf-8")
+        text = read_model_file(path, _MAX_TEMPLATE_BYTES, folder).decode()
+        return text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         return error
 

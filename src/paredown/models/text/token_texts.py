@@ -7,22 +7,25 @@ SentencePiece models (a token is text with a mark for spaces, or one byte). For 
 table.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from paredown.errors import CheckpointError
+
+# A reply may hold a token hundreds of times. The longest known has 512 characters.
+MAX_TOKEN_CHARS = 4_096
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # How "ByteLevel" writes bytes: printable ones as they are, the others in order from U+0100 on.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
+BYTE_OF_LETTER = {chr(byte): byte for byte in _PRINTABLE} | {
     chr(0x100 + i): byte for i, byte in enumerate(_OTHERS)
 }
 
 
 class Vocabulary(Protocol):
-    """What the table reads of `tokenizers.Tokenizer`."""
+    """What the table reads of a tokenizer's library."""
 
     def id_to_token(self, id: int, /) -> str | None: ...
 
@@ -57,12 +60,19 @@ class TokenTexts(list[str | bytes | None]):
             self.of(token_id)
 
     def of(self, token_id: int) -> str | bytes:
-        """The text of any token, made where it is not there."""
+        """The text of any token, made where it is not there. Raises CheckpointError for one that is
+        too long."""
         if token_id >= len(self):
             self.extend([None] * (token_id + 1 - len(self)))
         text = self[token_id]
         if text is None:
             piece = self._vocabulary.id_to_token(token_id)
+            if piece is not None and len(piece) > MAX_TOKEN_CHARS:
+                raise CheckpointError(
+                    f"token {token_id} of the tokenizer is longer than that of any tokenizer",
+                    seen=f"{len(piece):,} characters, at most {MAX_TOKEN_CHARS:,}",
+                    remedy="Take the tokenizer of the model's own publisher.",
+                )
             text = "" if piece is None or piece in self._special else self._decoder.decode(piece)
             self[token_id] = text
         return text
@@ -81,7 +91,7 @@ class PieceDecoder:
             found = _BYTE_TOKEN.fullmatch(text)
             return text if found is None else bytes([int(found[1], 16)])
         try:
-            data = bytes(_BYTE_OF[letter] for letter in piece)
+            data = bytes(BYTE_OF_LETTER[letter] for letter in piece)
         except KeyError:  # an added token, written as it is
             return piece
         try:
@@ -90,9 +100,8 @@ class PieceDecoder:
             return data
 
 
-def piece_decoder(description: bytes) -> PieceDecoder | None:
-    """From the JSON of a decoder of the `tokenizers` library; None for other kinds."""
-    decoder = json.loads(description)
+def piece_decoder(decoder: object) -> PieceDecoder | None:
+    """From a decoder as tokenizer.json has it; None for other kinds."""
     if not isinstance(decoder, dict):
         return None
     if decoder.get("type") == "ByteLevel":

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
-import tokenizers
-
 from paredown.errors import CheckpointError, RequestError
-from paredown.models.files.json_file import read_optional_json_object
+from paredown.files.model_file import read_model_file
+from paredown.models.files.json_file import MAX_TOKENIZER_BYTES, read_optional_json_object
+from paredown.models.files.whole_file import is_there, unreadable
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.text.chat_templates import ChatTemplates
 from paredown.models.text.clean_up import clean_up
+from paredown.models.text.token_lengths import max_token_bytes
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
 from paredown.models.text.tokenizer_files import (
     TokenizerFiles,
@@ -21,9 +23,11 @@ from paredown.models.text.tokenizer_files import (
     read_tokenizer_files,
     tokenizer_file,
 )
+from paredown.models.text.tokenizer_library import LONG_TEXT_CHARS as LONG_TEXT_CHARS
+from paredown.models.text.tokenizer_library import TokenizerLibrary
 
-# From so many characters on, which take 2 ms, a text is encoded without holding other threads up.
-LONG_TEXT_CHARS = 4_000
+# Beyond any vocabulary: an id that is no token's ends no text.
+_MAX_IDS = 1 << 31
 
 
 class Tokenizer:
@@ -34,7 +38,7 @@ class Tokenizer:
 
     def __init__(
         self,
-        library: tokenizers.Tokenizer,
+        library: TokenizerLibrary,
         files: TokenizerFiles,
         *,
         around: tuple[tuple[int, ...], tuple[int, ...]],
@@ -45,7 +49,7 @@ class Tokenizer:
         the first the most: generation_config.json and config.json."""
         self._library = library
         self._special_tokens = files.special_tokens
-        self.cleans_up = files.cleans_up(type(library.model).__name__)
+        self.cleans_up = files.cleans_up(library.model_kind)
         self.chat_templates = chat_templates
         named = [
             _known(library, files.special_tokens.get(f"{end}_token")) for end in ("bos", "eos")
@@ -54,7 +58,7 @@ class Tokenizer:
         self.bos_token_id = bos_ids[0] if bos_ids else None
         self.eos_token_ids = frozenset([*_ids(numbered, "eos_token_id"), *named[1]])
         self.prompt_prefix, self.prompt_suffix = around
-        self.vocab_size = library.get_vocab_size(with_added_tokens=True)
+        self.vocab_size = library.vocab_size
         self.token_texts = None if self.cleans_up else _token_texts(library)
 
     @classmethod
@@ -68,7 +72,6 @@ class Tokenizer:
         files = read_tokenizer_files(path)
         library = _read_library(tokenizer_file(path, files.config))
         add_tokens(library, files)
-        library.encode_special_tokens = files.splits_special_tokens
         numbered = [
             read_optional_json_object(path / name)
             for name in ("generation_config.json", "config.json")
@@ -85,7 +88,7 @@ class Tokenizer:
     @classmethod
     def _open_gguf(cls, path: Path) -> "Tokenizer":
         found = hugging_face_files(read_metadata(path), str(path))
-        library = _parse_library(found["tokenizer.json"].encode(), f"{path}: its tokenizer")
+        library = TokenizerLibrary.parse(found["tokenizer.json"].encode(), f"{path}: its tokenizer")
         files = named_files(json.loads(found["tokenizer_config.json"]), str(path))
         return cls(
             library,
@@ -111,6 +114,18 @@ class Tokenizer:
             return self.bos_token_id
         return min(self.eos_token_ids, default=None)
 
+    @cached_property
+    def max_token_bytes(self) -> int | None:
+        """No token stands for more bytes of a text; None where that is not known. Takes 0.1 s of
+        the largest vocabularies when first asked for."""
+        return max_token_bytes(self._library, self.token_texts)
+
+    @property
+    def encodes_here(self) -> bool:
+        """Whether a text is encoded in this process. Otherwise a thread waits for another process,
+        for short texts too."""
+        return self._library.encodes_here
+
     @property
     def has_chat_template(self) -> bool:
         return bool(self.chat_templates)
@@ -118,12 +133,11 @@ class Tokenizer:
     @property
     def vocabulary(self) -> dict[str, int]:
         """The ids of all tokens, added ones too; a new dict at each call."""
-        entries: dict[str, int] = self._library.get_vocab(with_added_tokens=True)
-        return entries
+        return self._library.vocabulary
 
     def to_json(self) -> str:
         """Gives the tokenizer as a tokenizer.json that needs no files beside it."""
-        text: str = self._library.to_str()
+        text = self._library.to_json()
         if _around(self._library) == (self.prompt_prefix, self.prompt_suffix):
             return text
         around = self._post_processor()
@@ -164,14 +178,7 @@ class Tokenizer:
                 seen=f"a lone surrogate at character {error.start}",
                 remedy="Send whole characters.",
             ) from error
-        if len(text) < LONG_TEXT_CHARS:
-            encoding = self._library.encode(text, add_special_tokens=False)
-        else:
-            # The same ids, computed without Python's lock, in the library's own threads: a short
-            # text would queue there behind the long ones.
-            encoding = self._library.encode_batch_fast([text], add_special_tokens=False)[0]
-        ids: list[int] = encoding.ids
-        return ids
+        return self._library.encode(text)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`; bytes that make no character become U+FFFD."""
@@ -180,8 +187,11 @@ class Tokenizer:
 
     def decode_uncleaned(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `decode` before spaces are dropped, where `cleans_up` says that they are."""
-        text: str = self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
-        return text
+        return self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+    def prepare_chat(self) -> None:
+        """Starts what renders chats, for who will have some rendered; it does not wait."""
+        self.chat_templates.start()
 
     def render_chat(
         self,
@@ -200,8 +210,8 @@ class Tokenizer:
         )
 
 
-def _read_library(path: Path) -> tokenizers.Tokenizer:
-    if not path.is_file():
+def _read_library(path: Path) -> TokenizerLibrary:
+    if not is_there(path):
         raise CheckpointError(
             f"{path.parent} has no tokenizer.json",
             seen=", ".join(sorted(entry.name for entry in path.parent.glob("*"))) or "no files",
@@ -209,69 +219,46 @@ def _read_library(path: Path) -> tokenizers.Tokenizer:
             "(AutoTokenizer.from_pretrained, then save_pretrained).",
         )
     try:
-        data = path.read_bytes()
+        data = read_model_file(path, MAX_TOKENIZER_BYTES)
     except OSError as error:
-        raise CheckpointError(
-            f"{path} cannot be read", seen=error, remedy="Check that you may read it."
-        ) from error
-    return _parse_library(data, str(path))
+        raise unreadable(path, error) from error
+    return TokenizerLibrary.parse(data, str(path))
 
 
-def _parse_library(data: bytes, where: str) -> tokenizers.Tokenizer:
-    """`data` is JSON in UTF-8: megabytes that as a text would be decoded and encoded again."""
-    try:
-        library = tokenizers.Tokenizer.from_buffer(data)
-    except Exception as error:  # the library raises nothing narrower
-        raise CheckpointError(
-            f"{where} cannot be read",
-            seen=error,
-            remedy="Download it again; one that is whole needs a newer library (`pip install -U "
-            "tokenizers`).",
-        ) from error
-    library.no_truncation()
-    library.no_padding()
-    return library
-
-
-def _token_texts(library: tokenizers.Tokenizer) -> TokenTexts | None:
-    if library.decoder is None:
-        return None
-    decoder = piece_decoder(library.decoder.__getstate__())
+def _token_texts(library: TokenizerLibrary) -> TokenTexts | None:
+    decoder = piece_decoder(library.decoder_description)
     if decoder is None:
         return None
     # What decoding skips: the library keeps a token special that is added again as another.
     special = {
         token.content
-        for token_id, token in library.get_added_tokens_decoder().items()
+        for token_id, token in library.added_tokens.items()
         if token.special or not library.decode([token_id], skip_special_tokens=True)
     }
     return TokenTexts(library, frozenset(special), decoder)
 
 
-def _known(library: tokenizers.Tokenizer, token: str | None) -> list[int]:
+def _known(library: TokenizerLibrary, token: str | None) -> list[int]:
     token_id = None if token is None else library.token_to_id(token)
     return [] if token_id is None else [token_id]
 
 
-def _around(library: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _around(library: TokenizerLibrary) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that the post-processor puts before and after a text."""
-    if not library.num_special_tokens_to_add(is_pair=False):
+    if not library.num_around:
         return (), ()
     plain: list[int] = []
     for text in ("a", " ", "\n"):
-        plain = library.encode(text, add_special_tokens=False).ids
+        plain = library.encode(text)
         if plain:
             break
-    whole = library.encode(text, add_special_tokens=True)
-    num_before = next(
-        (i for i, is_added in enumerate(whole.special_tokens_mask) if not is_added), 0
-    )
-    ids = whole.ids
+    ids, mask = library.encode_whole(text)
+    num_before = next((i for i, is_added in enumerate(mask) if not is_added), 0)
     return tuple(ids[:num_before]), tuple(ids[num_before + len(plain) :])
 
 
 def _asked_around(
-    library: tokenizers.Tokenizer, files: TokenizerFiles
+    library: TokenizerLibrary, files: TokenizerFiles
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that `add_bos_token` and `add_eos_token` put before and after a text: in a GGUF file
     they decide, whatever tokenizer it holds."""
@@ -290,5 +277,5 @@ def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
     for config in configs:
         value = config.get(name)
         values = value if isinstance(value, list) else [value]
-        ids += [token_id for token_id in values if type(token_id) is int and token_id >= 0]
+        ids += [one for one in values if type(one) is int and 0 <= one < _MAX_IDS]
     return ids

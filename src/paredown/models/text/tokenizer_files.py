@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import tokenizers
-
 from paredown.errors import CheckpointError
 from paredown.models.files.json_file import read_optional_json_object
+from paredown.models.text.token_texts import MAX_TOKEN_CHARS
+from paredown.models.text.tokenizer_library import AddedToken, TokenizerLibrary
+from paredown.shown import quoted
 
 CONFIG = "tokenizer_config.json"
 # In tokenizer_config.json: added tokens by their ids.
@@ -35,7 +36,8 @@ EXTRA, OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 # The release of Transformers by whose rules the files are read.
 _TRANSFORMERS = (5, 23)
-_VERSIONED = re.compile(r"tokenizer\.(\d+(?:\.\d+)*)\.json")
+_VERSIONED = re.compile(r"tokenizer\.(\d{1,6}(?:\.\d{1,6}){0,5})\.json", re.ASCII)
+_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +51,9 @@ class TokenizerFiles:
 
     config: Mapping[str, object]
     special_tokens: Mapping[str, str]
-    listed: Mapping[int, tokenizers.AddedToken]
+    listed: Mapping[int, AddedToken]
     is_complete: bool
-    named: tuple[tokenizers.AddedToken, ...]
+    named: tuple[AddedToken, ...]
 
     @property
     def splits_special_tokens(self) -> bool:
@@ -113,9 +115,10 @@ def named_files(config: Mapping[str, object], where: str) -> TokenizerFiles:
     )
 
 
-def add_tokens(library: tokenizers.Tokenizer, files: TokenizerFiles) -> None:
-    """Adds to the vocabulary of tokenizer.json what the files beside it say."""
-    known = library.get_added_tokens_decoder()
+def add_tokens(library: TokenizerLibrary, files: TokenizerFiles) -> None:
+    """Adds to the vocabulary of tokenizer.json what the files beside it say. Raises
+    CheckpointError."""
+    known = library.added_tokens
     listed = files.listed if files.is_complete else {**files.listed, **known}
     tokens = [listed[token_id] for token_id in sorted(listed)]
     texts = {token.content for token in [*known.values(), *tokens]}
@@ -126,7 +129,7 @@ def add_tokens(library: tokenizers.Tokenizer, files: TokenizerFiles) -> None:
     special = set(files.special_tokens.values())
     for token in tokens:
         token.special = token.special or token.content in special
-    library.add_tokens(tokens)
+    library.add_tokens(tokens, splits_special=files.splits_special_tokens)
 
 
 def tokenizer_file(folder: Path, config: Mapping[str, object]) -> Path:
@@ -141,7 +144,7 @@ def tokenizer_file(folder: Path, config: Mapping[str, object]) -> Path:
     return folder / ("tokenizer.json" if best is None else found[best])
 
 
-def _named(config: Mapping[str, object], where: str) -> dict[str, tokenizers.AddedToken]:
+def _named(config: Mapping[str, object], where: str) -> dict[str, AddedToken]:
     """The special tokens that have names: the usual ones first, then those of this model alone,
     which are all texts under a name that ends in _token and what `extra_special_tokens` names."""
     own = [name for name in config if name.endswith("_token") and name not in NAMED]
@@ -157,7 +160,7 @@ def _extra_names(config: Mapping[str, object]) -> dict[str, object]:
     return extra if isinstance(extra, dict) else {}
 
 
-def _extra(config: Mapping[str, object], where: str) -> list[tokenizers.AddedToken]:
+def _extra(config: Mapping[str, object], where: str) -> list[AddedToken]:
     name = EXTRA if config.get(EXTRA) else OLD_EXTRA
     value = config.get(name)
     if value is None or isinstance(value, dict):
@@ -167,51 +170,63 @@ def _extra(config: Mapping[str, object], where: str) -> list[tokenizers.AddedTok
     return [_special(entry, f"{where}: {name}") for entry in value]
 
 
-def _listed(value: object, where: str) -> dict[int, tokenizers.AddedToken]:
+def _listed(value: object, where: str) -> dict[int, AddedToken]:
     where = f"{where}: {LISTED}"
     if not isinstance(value, dict):
         raise _wrong(where, value, "an object of tokens by their ids")
     found = {}
     for token_id, entry in value.items():
-        if not token_id.isdecimal():
+        if _ID.fullmatch(token_id) is None:
             raise _wrong(where, token_id, "ids as names")
         found[int(token_id)] = _token(entry, where)
     return found
 
 
-def _older_list(path: Path, special: Collection[str]) -> dict[int, tokenizers.AddedToken]:
+def _older_list(path: Path, special: Collection[str]) -> dict[int, AddedToken]:
     """added_tokens.json: ids by texts."""
     found = {}
     for text, token_id in read_optional_json_object(path).items():
         if type(token_id) is not int or token_id < 0:
             raise _wrong(f"{path}: {text}", token_id, "an id")
         is_special = text in special
-        found[token_id] = tokenizers.AddedToken(text, normalized=not is_special, special=is_special)
+        _check_text(text, f"{path}")
+        found[token_id] = AddedToken(text, normalized=not is_special, special=is_special)
     return found
 
 
-def _special(value: object, where: str) -> tokenizers.AddedToken:
+def _special(value: object, where: str) -> AddedToken:
     """A special token as a text or an object."""
     if isinstance(value, str):
-        return tokenizers.AddedToken(value, special=True)
+        _check_text(value, where)
+        return AddedToken(value, special=True)
     token = _token(value, where)
     token.special = True
     return token
 
 
-def _token(value: object, where: str) -> tokenizers.AddedToken:
+def _token(value: object, where: str) -> AddedToken:
     if not isinstance(value, dict) or not isinstance(value.get("content"), str):
         raise _wrong(where, value, 'tokens as objects with "content"')
+    _check_text(value["content"], where)
     flags = {name: value[name] for name in _FLAGS if name in value}
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise _wrong(f"{where}: {name}", flag, "true or false")
-    return tokenizers.AddedToken(value["content"], **flags)
+    return AddedToken(value["content"], **flags)
+
+
+def _check_text(text: str, where: str) -> None:
+    if len(text) > MAX_TOKEN_CHARS:
+        raise _wrong(where, text, f"tokens of at most {MAX_TOKEN_CHARS:,} characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _wrong(where, text, "tokens of valid Unicode") from error
 
 
 def _wrong(where: str, seen: object, wanted: str) -> CheckpointError:
     return CheckpointError(
         f"{where} does not hold {wanted}",
-        seen=repr(seen)[:100],
+        seen=quoted(seen, 100),
         remedy="Correct the file, or download it again.",
     )

@@ -1,9 +1,9 @@
 """compressed-tensors' section of config.json as others write it: which linear modules are
 quantized, and how (https://github.com/vllm-project/compressed-tensors)."""
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from paredown.formats.stored.compressed_tensors.form import (
     PACKED,
@@ -14,9 +14,11 @@ from paredown.formats.stored.compressed_tensors.form import (
     form_of,
     stored_in_floats,
 )
+from paredown.formats.stored.compressed_tensors.targets import Targets, expressions
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
 from paredown.formats.stored.section import (
     CHANGING,
+    check_patterns,
     damaged,
     note_passed_over,
     pass_over_others,
@@ -116,6 +118,18 @@ class CompressedTensorsConfig:
         names = (*self.unknown, *(name for group in self.groups for name in group.unknown))
         return (*self.kv.notes, *note_passed_over(names))
 
+    @cached_property
+    def _forms(self) -> dict[str, CompressedForm]:
+        return {target: group.form for group in self.groups for target in group.targets}
+
+    @cached_property
+    def _ignored(self) -> Targets:
+        return Targets(self.ignore)
+
+    @cached_property
+    def _targets(self) -> Targets:
+        return Targets(self._forms)
+
     def form_for(self, module: str) -> CompressedForm | None:
         """The form that the section names for a module. As in the library, a name goes before a
         regular expression and that before a class name. Raises UnsupportedError for a module that
@@ -127,14 +141,12 @@ class CompressedTensorsConfig:
         return self._form_for(module, EMBEDDING)
 
     def _form_for(self, module: str, kind: str) -> CompressedForm | None:
-        if any(_matches(module, kind, pattern) for pattern in self.ignore):
+        if self._ignored.find(module, kind) is not None:
             return None
-        forms = {target: group.form for group in self.groups for target in group.targets}
-        matching = [target for target in forms if _matches(module, kind, target)]
-        matching.sort(key=lambda target: (target == kind, target.startswith("re:"), target))
-        if not matching:
+        target = self._targets.find(module, kind)
+        if target is None:
             return None
-        form = forms[matching[0]]
+        form = self._forms[target]
         has_codes, has_floats, has_scales = (
             f"{module}.{suffix}" in self.tensor_names for suffix in (PACKED, PLAIN, SCALE)
         )
@@ -300,17 +312,5 @@ def _with_inputs(where: str, inputs: object, form: CompressedForm) -> Compressed
 def _patterns(where: str, patterns: object) -> tuple[str, ...]:
     if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
         raise damaged(where, patterns)
-    for pattern in patterns:
-        if pattern.startswith("re:"):
-            try:
-                re.compile(pattern.removeprefix("re:"))
-            except re.error as error:
-                raise damaged(where, f"{pattern}: {error}") from error
+    check_patterns(where, expressions(patterns), "match")
     return tuple(patterns)
-
-
-def _matches(module: str, kind: str, pattern: str) -> bool:
-    """`kind` is the class of the module, whose name matches too."""
-    if pattern.startswith("re:"):
-        return re.match(pattern.removeprefix("re:"), module) is not None
-    return pattern in (kind, module)

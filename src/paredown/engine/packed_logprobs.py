@@ -1,0 +1,54 @@
+"""PackedLogprobs: log-probabilities that wait, in a tenth of the memory that their objects take."""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+from paredown.executors.sampler import Logprobs, TokenLogprob
+
+
+class PackedLogprobs(Sequence[Logprobs]):
+    """Rows in their order; 12 bytes for each token of each row, and 4 for the row."""
+
+    def __init__(self, rows: Iterable[Logprobs] = ()) -> None:
+        # Of each row the chosen token, then the likeliest ones.
+        self._token_ids = array("i")
+        self._logprobs = array("d")
+        self._ends = array("i")
+        self.extend(rows)
+
+    @property
+    def num_tokens(self) -> int:
+        """Counts the tokens of all rows."""
+        return len(self._token_ids)
+
+    def extend(self, rows: Iterable[Logprobs]) -> None:
+        if isinstance(rows, PackedLogprobs):
+            rows = list(rows)
+        for row in rows:
+            self._token_ids.append(row.chosen.token_id)
+            self._logprobs.append(row.chosen.logprob)
+            for one in row.top:
+                self._token_ids.append(one.token_id)
+                self._logprobs.append(one.logprob)
+            self._ends.append(len(self._token_ids))
+
+    def row(self, index: int) -> tuple[Sequence[int], Sequence[float]]:
+        """The token ids and the log-probabilities of a row, the chosen token's first."""
+        start, end = self._ends[index - 1] if index else 0, self._ends[index]
+        return self._token_ids[start:end], self._logprobs[start:end]
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> Logprobs: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Logprobs]: ...
+    def __getitem__(self, index: int | slice) -> Logprobs | list[Logprobs]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        chosen, *top = map(TokenLogprob, *self.row(index % len(self)))
+        return Logprobs(chosen, top)

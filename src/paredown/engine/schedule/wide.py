@@ -1,0 +1,102 @@
+"""Wide requests: answers that were asked for together, and what they leave to others.
+
+One request may ask for a hundred answers. They would take every place to run, and each step would
+compute a hundred rows for whoever asked for one. So they hold three of four places at most. Beside
+others they have no more rows of a step than those have, and at least MIN_ROWS; for some steps after
+the last of these left they have SOON_ROWS, since who comes next must wait for the step under way.
+Who began first goes on first, and the rest keep their pages and wait. Nobody starves: when others
+have been away for SOON_STEPS, all rows are theirs, and a place of theirs goes by the policy.
+"""
+
+from collections.abc import Callable, Iterator
+
+from paredown.engine.request import Request
+from paredown.engine.schedule.waiting_queue import WaitingQueue
+
+MIN_ROWS = 2
+SOON_ROWS = 8
+SOON_STEPS = 256
+# One place of so many is not theirs.
+_PLACES_PER_RESERVED = 4
+
+
+class WideRequests:
+    """Says what those among the running may have; `lanes` is None where tenants are served alike,
+    which parts the places otherwise."""
+
+    def __init__(self, num_places: int, lanes: "Lanes | None") -> None:
+        self._num_places = num_places
+        self._num_wide_places = num_places - num_places // _PLACES_PER_RESERVED
+        self._lanes = lanes
+        # Steps since others ran.
+        self._num_steps_alone = SOON_STEPS
+
+    def is_closed(self, running: list[Request]) -> bool:
+        """Whether no more of them may start."""
+        return self._lanes is not None and _num_wide(running) >= self._num_wide_places
+
+    def open_lanes(self, running: list[Request]) -> None:
+        """To be called before the first of the queue is asked for."""
+        if self._lanes is not None and self._lanes.wide:
+            self._lanes.is_wide_closed = self.is_closed(running)
+
+    def must_look(self, running: list[Request], *, has_pages: bool) -> bool:
+        """Whether the next step differs from the one before it, since others are to start."""
+        return self._num_due(running, has_pages) > 0 and _num_wide(running) > 0
+
+    def taking_part(self, running: list[Request], *, has_pages: bool) -> list[Request]:
+        """The running that the next step computes. Prompts are computed in any case.
+        `has_pages`: whether those who wait are not known to lack them."""
+        num_wide = _num_wide(running)
+        num_others = len(running) - num_wide + self._num_due(running, has_pages)
+        self._num_steps_alone = 0 if num_others else self._num_steps_alone + 1
+        if not num_wide or self._num_steps_alone > SOON_STEPS:
+            return running
+        room, found = max(num_others, MIN_ROWS if num_others else SOON_ROWS), []
+        for one in running:
+            if one.is_wide and one.num_computed_tokens >= one.num_prompt_tokens:
+                room -= 1
+                if room < 0:
+                    one.draft_token_ids = ()
+                    continue
+            found.append(one)
+        return found
+
+    def _num_due(self, running: list[Request], has_pages: bool) -> int:
+        """Others that start in the next step."""
+        if self._lanes is None or not has_pages:
+            return 0
+        return min(len(self._lanes.others), self._num_places - len(running))
+
+
+def _num_wide(running: list[Request]) -> int:
+    return sum(one.is_wide for one in running)
+
+
+class Lanes:
+    """Implements WaitingQueue over two: when no place is left for wide requests, others go on."""
+
+    def __init__(self, make_queue: Callable[[], WaitingQueue]) -> None:
+        self.others, self.wide = make_queue(), make_queue()
+        self.is_wide_closed = False
+
+    def __len__(self) -> int:
+        return len(self.others) + len(self.wide)
+
+    def __iter__(self) -> Iterator[Request]:
+        yield from self.others
+        yield from self.wide
+
+    def push(self, request: Request) -> None:
+        (self.wide if request.is_wide else self.others).push(request)
+
+    def first(self) -> Request:
+        if not self.wide or (self.is_wide_closed and self.others):
+            return self.others.first()
+        if not self.others:
+            return self.wide.first()
+        first, wide = self.others.first(), self.wide.first()
+        return first if (first.rank, first.id) < (wide.rank, wide.id) else wide
+
+    def remove(self, request: Request) -> None:
+        (self.wide if request.is_wide else self.others).remove(request)

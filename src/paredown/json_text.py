@@ -1,0 +1,57 @@
+"""JSON that anybody may have written, read with limits. Floor 0: imports nothing.
+
+Python's parser raises RecursionError for deep nesting, names a switch of the interpreter where an
+integer has more than 4,300 digits, and takes nesting at which the next walk over the value fails.
+Infinity and NaN are read as Python reads them: configurations of real models have them in fields
+that nobody reads here, and who reads a field checks its range.
+"""
+
+import json
+
+# Far more than any file of a model has.
+MAX_DEPTH = 64
+
+
+class JsonTextError(ValueError):
+    """One line: what is wrong, and where."""
+
+
+def parse_json(data: bytes | str) -> object:
+    """The value of a JSON text. Raises JsonTextError."""
+    try:
+        value: object = json.loads(data)
+    except RecursionError as error:
+        raise _too_deep() from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise JsonTextError(f"{where}: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise JsonTextError(f"byte {error.start} is not UTF-8") from error
+    except ValueError as error:
+        raise JsonTextError("an integer has too many digits") from error
+    # Most files have so few brackets that they cannot be deep.
+    if isinstance(data, str):
+        num_brackets = data.count("[") + data.count("{")
+    else:
+        num_brackets = data.count(b"[") + data.count(b"{")
+    if num_brackets > MAX_DEPTH:
+        _check_depth(value)
+    return value
+
+
+def _check_depth(value: object) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        children = (
+            child
+            for one in level
+            for child in (one.values() if isinstance(one, dict) else one)  # type: ignore[attr-defined]
+        )
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> JsonTextError:
+    return JsonTextError(f"values are nested more than {MAX_DEPTH} deep")

@@ -1,0 +1,21 @@
+"""What comes back from the process that renders chat templates: a kind, and a text."""
+
+from enum import Enum
+
+
+class AnswerKind(Enum):
+    """The first byte of an answer."""
+
+    TEXT = b"t"
+    REFUSED = b"r"
+    DAMAGED = b"d"
+    TOO_LONG = b"l"
+
+
+def write_answer(kind: AnswerKind, text: str) -> bytes:
+    # A lone surrogate is for the tokenizer to refuse.
+    return kind.value + text.encode("utf-8", "surrogatepass")
+
+
+def read_answer(answer: bytes) -> tuple[AnswerKind, str]:
+    return AnswerKind(answer[:1]), answer[1:].decode("utf-8", "surrogatepass")

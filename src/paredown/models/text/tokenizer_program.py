@@ -1,0 +1,35 @@
+"""A tokenizer as the program of a ConfinedProcess: one whose patterns may take any time."""
+
+import array
+import json
+import os
+from collections.abc import Callable
+
+import tokenizers
+
+ENCODE, DECODE, DECODE_ALL, SURROUND = b"e", b"d", b"a", b"s"
+# Of a token id, in both directions.
+ID_TYPE = "I"
+
+
+def make_tokenizer(setup: bytes) -> Callable[[bytes], bytes]:
+    """`setup` is tokenizer.json, and before it whether special tokens in a text are split."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    library = tokenizers.Tokenizer.from_buffer(setup[1:])
+    library.encode_special_tokens = setup[:1] == b"1"
+    library.no_truncation()
+    library.no_padding()
+
+    def answer(request: bytes) -> bytes:
+        kind, rest = request[:1], request[1:]
+        if kind == ENCODE:
+            ids = library.encode(rest.decode(), add_special_tokens=False).ids
+            return array.array(ID_TYPE, ids).tobytes()
+        if kind == SURROUND:
+            whole = library.encode(rest.decode(), add_special_tokens=True)
+            return json.dumps([whole.ids, whole.special_tokens_mask]).encode()
+        ids = array.array(ID_TYPE, rest).tolist()
+        text: str = library.decode(ids, skip_special_tokens=kind == DECODE)
+        return text.encode()
+
+    return answer

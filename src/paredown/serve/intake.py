@@ -1,0 +1,105 @@
+"""Intake: what requests share on their way in. Each piece of work is bounded before it begins:
+bodies in bytes and values, texts in length, long work in how much of it waits."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from paredown.engine.prompt import PromptTokenizer
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.models.text.tokenizer import LONG_TEXT_CHARS
+from paredown.serve.body import SHORT_BODY_BYTES, parse_json, read_body
+from paredown.serve.budget import Budget
+from paredown.serve.disconnect import run_until_disconnect
+from paredown.serve.errors import HttpError
+from paredown.serve.pacer import Pacer
+from paredown.serve.schema import MAX_MESSAGES, MAX_PROMPTS, ChatRequest, CompletionRequest, parse
+from paredown.serve.side_thread import SideThread, Wanted
+from paredown.serve.value_counts import ValueLimits
+
+# A template takes as long for a message as for so many characters of a text.
+MESSAGE_CHARS = 32
+T = TypeVar("T")
+R = TypeVar("R", CompletionRequest, ChatRequest)
+MAX_JOBS = 128
+# Long bodies that are being received or parsed, of all clients together.
+MAX_BYTES = 64_000_000
+# Log-probabilities that answers under way may come to, 12 bytes each.
+MAX_LOGPROBS = 2**24
+# A message may be two keys and two values, or have parts of as many; and itself, a list and parts.
+MAX_STRINGS = 16 * MAX_MESSAGES
+MAX_CONTAINERS = 4 * MAX_MESSAGES
+# Beside prompts: more than any vocabulary, which is what a list of allowed tokens may hold.
+MAX_LISTED = 300_000
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Texts and bodies have a thread each: a body is parsed in a moment, a text takes longer."""
+
+    bodies: Budget = field(default_factory=lambda: Budget(MAX_BYTES, "bytes of long bodies"))
+    logprobs: Budget = field(default_factory=lambda: Budget(MAX_LOGPROBS, "log-probabilities"))
+    parsing: SideThread = field(default_factory=lambda: SideThread("parsing"))
+    tokenizing: SideThread = field(default_factory=lambda: SideThread("tokenizing"))
+    pacer: Pacer = field(default_factory=Pacer)
+
+    async def read(
+        self, request: Request, model: type[R], max_positions: int
+    ) -> tuple[R, SamplingParams]:
+        """The body as `model`, and how its tokens are to be drawn. Raises HttpError for what cannot
+        be served, QueueFullError where others' bodies leave no room."""
+        limits = ValueLimits(
+            num_strings=MAX_STRINGS,
+            num_containers=MAX_CONTAINERS,
+            num_values=MAX_PROMPTS * max_positions + MAX_LISTED,
+        )
+        with self.bodies.hold() as held:
+            body = await read_body(request, limits, held, self.pacer)
+            if len(body) <= SHORT_BODY_BYTES:
+                return _parse(model, body)
+            return await self.parsing.run(
+                request.receive, len(body), lambda wanted: _parse(model, body)
+            )
+
+    async def render(
+        self, request: Request, tokenizer: PromptTokenizer, messages: list[dict[str, object]]
+    ) -> str:
+        """The text of a conversation. The template is the model's program: a thread waits for it.
+        A long conversation whose client has gone is not begun."""
+        work = asyncio.to_thread(tokenizer.render_chat, messages)
+        size = sum(len(str(one["content"])) + MESSAGE_CHARS for one in messages)
+        if size < LONG_TEXT_CHARS:
+            return await work
+        return await run_until_disconnect(request.receive, work)
+
+    async def tokenize(
+        self,
+        request: Request,
+        tokenizer: PromptTokenizer,
+        size: int,
+        encode: Callable[[Wanted], T],
+    ) -> T:
+        """What `encode` gives for all the texts of a request, of `size` characters. Where these are
+        long, or the tokenizer has a process of its own, it is called in another thread, when its
+        turn has come."""
+        if size < LONG_TEXT_CHARS and getattr(tokenizer, "encodes_here", True):
+            return encode(Wanted())
+        return await self.tokenizing.run(request.receive, size, encode)
+
+
+def check_num_jobs(num_prompts: int, num_choices: int) -> None:
+    """Raises HttpError for more answers than one request may ask for."""
+    if num_prompts * num_choices > MAX_JOBS:
+        raise HttpError(
+            400,
+            f"{num_prompts} prompts x {num_choices} choices, at most {MAX_JOBS} together",
+            param="n",
+        )
+
+
+def _parse(model: type[R], body: bytes) -> tuple[R, SamplingParams]:
+    asked = parse(model, parse_json(body))
+    return asked, asked.params()

@@ -1,0 +1,110 @@
+"""The server's log: lines that no client can forge, make long or make many.
+
+One handler on standard error writes what uvicorn, asyncio and our own rooms log. Each line is
+escaped and cut. Of lines from one place in the code MAX_LINES come in PERIOD_S; how many others
+there were is said when the period is over.
+"""
+
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from paredown.shown import shown
+
+MAX_LINES = 5
+PERIOD_S = 60.0
+MAX_LINE_CHARS = 600
+# The innermost frames of a trace say most.
+MAX_TRACE_LINES = 60
+
+
+@dataclass(slots=True)
+class _Count:
+    """Lines of one place since `start_s`."""
+
+    start_s: float
+    line: str
+    num_told: int = 0
+    num_left_out: int = 0
+
+
+class ServerLog(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[tuple[str, int, str], _Count] = {}
+        self._next_s = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            now_s = time.monotonic()
+            self.tell_left_out(now_s)
+            # By place, not by text: a client may write the text.
+            key = (record.pathname, record.lineno, record.levelname)
+            count = self._counts.get(key)
+            if count is None:
+                count = self._counts[key] = _Count(now_s, f"{record.filename}:{record.lineno}")
+            if count.num_told >= MAX_LINES:
+                count.num_left_out += 1
+                return
+            count.num_told += 1
+            self._write(lines_of(record))
+        except Exception:
+            # Called wherever something is logged: a closed stream must not end the caller.
+            self.handleError(record)
+
+    def tell_left_out(self, now_s: float) -> None:
+        """Begins anew with those whose period is over, and says what they left out."""
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + min(1.0, PERIOD_S / 10)
+        over = [key for key, one in self._counts.items() if now_s - one.start_s >= PERIOD_S]
+        for key in over:
+            count = self._counts.pop(key)
+            if count.num_left_out:
+                more = f"{count.num_left_out:,} more lines like those of {count.line} were left out"
+                self._write([f"{key[2]}: {more}"])
+
+    def _write(self, lines: Iterable[str]) -> None:
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.flush()
+
+
+def lines_of(record: logging.LogRecord) -> Iterator[str]:
+    """The line of a record; those of a trace stand behind it, each with a mark of its own, so that
+    none passes for another record."""
+    yield shown(f"{record.levelname}: {record.getMessage().strip()}", MAX_LINE_CHARS)
+    if record.exc_info is None or record.exc_info[1] is None:
+        return
+    trace = "".join(traceback.format_exception(record.exc_info[1], limit=-MAX_TRACE_LINES // 2))
+    lines = trace.splitlines()
+    for line in lines[-MAX_TRACE_LINES:]:
+        yield f"  | {shown(line, MAX_LINE_CHARS)}"
+
+
+_HANDLER = ServerLog()
+
+
+def tell_left_out() -> None:
+    """Says how many lines were left out, where their period is over."""
+    _HANDLER.acquire()
+    try:
+        _HANDLER.tell_left_out(time.monotonic())
+    finally:
+        _HANDLER.release()
+
+
+# For logging.config.dictConfig, which uvicorn calls. What a test or a program has at the root hears
+# of everything as well.
+LOG_CONFIG: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"server": {"()": lambda: _HANDLER}},
+    "loggers": {
+        name: {"handlers": ["server"], "level": "WARNING"}
+        for name in ("paredown", "uvicorn", "asyncio")
+    },
+}

@@ -1,0 +1,56 @@
+"""TokenBound: how long an answer may become, whatever its client asks for."""
+
+from copy import copy
+from dataclasses import dataclass
+
+from paredown.engine.sampling.field_rules import ParameterError
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.errors import ConfigError
+from paredown.spec.context import Context
+
+# Of texts without end, where the context does not end an answer: some minutes of a small model.
+DEFAULT_STREAMED_TOKENS = 32_768
+
+
+@dataclass(frozen=True)
+class TokenBound:
+    """At most so many tokens; None where the model's context is the only bound. Raises
+    ConfigError."""
+
+    max_answer_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_answer_tokens is not None and self.max_answer_tokens < 1:
+            raise ConfigError(
+                "answers of no tokens",
+                seen=f"--max-answer-tokens {self.max_answer_tokens}",
+                remedy="Use 1 or more.",
+            )
+
+    @classmethod
+    def of(cls, context: Context, asked: int | None) -> "TokenBound":
+        """What is `asked` for; else nothing beside the context, where it ends an answer."""
+        if asked is None and context.sinks is not None:
+            asked = max(context.spec.max_positions, DEFAULT_STREAMED_TOKENS)
+        return cls(asked)
+
+    def apply(self, params: SamplingParams) -> SamplingParams:
+        """The same within the bound: who names no `max_tokens` gets as many. Raises ParameterError
+        for more."""
+        most = self.max_answer_tokens
+        if most is None:
+            return params
+        for name, number in (("max_tokens", params.max_tokens), ("min_tokens", params.min_tokens)):
+            if number is not None and number > most:
+                raise ParameterError(
+                    name,
+                    seen=number,
+                    remedy=f"This server gives answers of at most {most} tokens "
+                    "(--max-answer-tokens).",
+                )
+        if params.max_tokens is not None:
+            return params
+        # Without the checks of a new one: lists of a request may be long.
+        bounded = copy(params)
+        object.__setattr__(bounded, "max_tokens", most)
+        return bounded

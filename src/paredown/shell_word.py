@@ -1,0 +1,30 @@
+"""A word of a command that people copy into a shell. Floor 0."""
+
+import re
+import shlex
+
+_NOT_PLAIN = re.compile(r"[\\']")
+
+
+def shell_word(word: object) -> str:
+    """`word` as one word of a shell, whatever is in it: in quotes where it needs them, and with
+    what cannot be seen as $'\\x1b', which bash, zsh and ksh read back."""
+    text = str(word)
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def shell_path(path: object) -> str:
+    """A file or folder as a word that no command takes for an option."""
+    text = str(path)
+    return shell_word(f"./{text}" if text.startswith("-") else text)
+
+
+def _escaped(one: str) -> str:
+    if one.isprintable():
+        return _NOT_PLAIN.sub(r"\\\g<0>", one)
+    # Bytes of a file's name that are no UTF-8 are halves of characters in Python.
+    is_byte = 0xDC80 <= ord(one) <= 0xDCFF
+    data = one.encode(errors="surrogateescape" if is_byte else "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in data)

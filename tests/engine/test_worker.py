@@ -1,0 +1,108 @@
+"""Sessions that come in are admitted first, and submitted between the steps of others."""
+
+import asyncio
+
+import pytest
+
+from fakes.toy_executor import ToyExecutor, ToyTokenizer
+from paredown.engine import worker as worker_module
+from paredown.engine.engine import Engine
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
+from paredown.engine.worker import Job, Worker
+from paredown.errors import RequestError
+
+PARAMS = SamplingParams(max_tokens=40, ignore_eos=True, seed=1)
+
+
+def run(ask, **config) -> object:
+    """What `ask(worker, engine)` gives, with the worker running."""
+    engine = Engine(ToyExecutor(num_pages=256), ToyTokenizer(), ScheduleConfig(**config))
+
+    async def main() -> object:
+        one, ready = Worker(lambda: engine), asyncio.Event()
+        one.start(ready.set)
+        try:
+            await ready.wait()
+            async with asyncio.timeout(20):
+                return await ask(one, engine)
+        finally:
+            await asyncio.to_thread(one.stop)
+
+    return asyncio.run(main())
+
+
+async def all_of(session) -> None:
+    async for _ in session.outputs():
+        pass
+
+
+def test_many_jobs_come_in_while_others_go_on(monkeypatch):
+    monkeypatch.setattr(worker_module, "MAX_TAKING_S", 0.0)
+
+    async def ask(worker: Worker, engine: Engine) -> list[int]:
+        submit, steps = engine.submit_many, list[int]()
+
+        def note(*arguments):
+            steps.append(engine.executor.num_steps)
+            return submit(*arguments)
+
+        engine.submit_many = note
+        first = worker.open([Job([1], PARAMS)])
+        await first.start()
+        many = worker.open([Job([number], PARAMS) for number in range(2, 12)])
+        await asyncio.gather(all_of(first), all_of(many))
+        for one in (first, many):
+            worker.close(one)
+        return steps
+
+    steps = run(ask)
+    assert len(steps) == 11
+    assert len(set(steps[1:])) == 10
+
+
+def test_all_jobs_are_checked_before_one_is_submitted():
+    async def ask(worker: Worker, engine: Engine) -> int:
+        session = worker.open([Job([1], PARAMS), Job([2], PARAMS), Job([99_999], PARAMS)])
+        with pytest.raises(RequestError, match="99999"):
+            await session.start()
+        worker.close(session)
+        return engine.executor.num_steps
+
+    assert run(ask) == 0
+
+
+def test_admitted_answers_count_until_they_are_closed():
+    async def ask(worker: Worker, engine: Engine) -> None:
+        session = worker.admit(3)
+        assert worker.num_open_answers == 3
+        with pytest.raises(QueueFullError):
+            worker.admit(1)
+        worker.close(session)
+        worker.close(session)
+        assert worker.num_open_answers == 0
+        other = worker.admit(1)
+        worker.submit(other, [Job([1], PARAMS)])
+        await all_of(other)
+        worker.close(other)
+        assert worker.num_open_answers == 0
+
+    run(ask, max_running=1, max_waiting=2)
+
+
+def test_stopping_tells_who_was_being_submitted(monkeypatch):
+    monkeypatch.setattr(worker_module, "MAX_TAKING_S", 0.0)
+
+    async def ask(worker: Worker, engine: Engine) -> str:
+        session = worker.open([Job([number], PARAMS) for number in range(1, 100)])
+        worker.ask_to_stop()
+        try:
+            await all_of(session)
+        except worker_module.UnavailableError:
+            return "told"
+        finally:
+            worker.close(session)
+        return "answered"
+
+    assert run(ask) == "told"

@@ -1,0 +1,1 @@
+"""Fuzzers of what reads files of strangers (docs/internals/fuzzing.md)."""

@@ -1,0 +1,19 @@
+"""Target: a reader, and the inputs that its fuzzing begins with."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """`run` reads the file that it is given; it returns, or raises one of paredown.errors or of
+    `refusals`. `file_name` is what the reader wants the file to be called."""
+
+    name: str
+    run: Callable[[Path], None]
+    seeds: Callable[[], Sequence[bytes]]
+    file_name: str
+    is_json: bool = False
+    is_default: bool = True
+    refusals: tuple[type[Exception], ...] = ()
