@@ -29,11 +29,13 @@ def built_in_commands() -> list[list[str]]:
     found = []
     for page in sorted(GUIDE.glob("*.md")):
         for block in blocks(page.name):
-            lines = re.sub(r"\\\n\s*", "", block).splitlines()
-            for line in lines:
-                words = shlex.split(line.removeprefix(".venv/bin/"))
-                if words[:1] == ["paredown"] and is_built_in(words[1:]):
-                    found.append(words[1:])
+            for line in re.sub(r"\\\n\s*", "", block).splitlines():
+                command = line.removeprefix(".venv/bin/")
+                if not command.startswith("paredown "):
+                    continue
+                words = shlex.split(command, comments=True)[1:]
+                if is_built_in(words):
+                    found.append(words)
     return found
 
 

@@ -85,7 +85,7 @@ class LLM:
     free memory. `page_arithmetic` says in a line how many that are, and what they hold. `sinks`
     lets texts be of any length (docs/internals/streaming.md). `executor` and `device` say who runs
     the model, and where (docs/internals/executors.md). `cache` is by default as PAREDOWN_CACHE says
-    (docs/loading.md).
+    (docs/internals/loading.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
     ConfigError for a speculation or sinks that do not go with it, or pages given in both ways.

@@ -7,7 +7,7 @@ from paredown.jobs.verify_config import DEFAULT_TOKENS, VerifyConfig
 
 
 def add_verification_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("verification (docs/verification.md)")
+    group = parser.add_argument_group("verification (docs/guide/verification.md)")
     group.add_argument(
         "--text",
         type=Path,

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         default="int4-g128",
-        help=f"a YAML file (docs/recipes.md), or a name: {SYNTAX} (default: int4-g128)",
+        help=f"a YAML file (docs/guide/recipes.md), or a name: {SYNTAX} (default: int4-g128)",
     )
     add_activations_argument(parser)
     add_calibration_arguments(parser)
