@@ -33,19 +33,23 @@ if TYPE_CHECKING:
         CapacityError,
         CheckpointError,
         ConfigError,
+        HubError,
         OutputError,
         ParedownError,
         RequestError,
         UnsupportedError,
     )
     from paredown.evaluate.texts.calibration_text import CalibrationConfig
+    from paredown.executors.cache_config import CacheConfig
     from paredown.executors.load import load_executor
+    from paredown.executors.run_options import RunOptions
     from paredown.formats.table import FORMATS
     from paredown.jobs.compress import CompressedCheckpoint
     from paredown.jobs.compress import compress_and_verify as compress_checkpoint
     from paredown.jobs.convert import ConvertedCheckpoint
     from paredown.jobs.convert import convert_and_carry as convert_checkpoint
     from paredown.jobs.float_source import FromQuantized
+    from paredown.jobs.importance import ImportanceConfig
     from paredown.jobs.verify_config import VerifyConfig
     from paredown.kernels.thread_plan import ThreadPlan
     from paredown.models.checkpoint import Checkpoint
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from paredown.optimize.optimize import optimize as optimize_checkpoint
     from paredown.optimize.optimize_result import OptimizeResult
     from paredown.spec.attention_sinks import AttentionSinks
+    from paredown.spec.weight import WeightSpec
 else:
 
     def __getattr__(name: str) -> object:
@@ -70,6 +75,7 @@ _MODULES = {
     "AttentionSinks": "paredown.spec.attention_sinks",
     "BeamCompletion": "paredown.engine.llm",
     "BeamSearchParams": "paredown.engine.sampling.beam_search",
+    "CacheConfig": "paredown.executors.cache_config",
     "Calibration": "paredown.compress.calibrate.calibration",
     "CalibrationConfig": "paredown.evaluate.texts.calibration_text",
     "CapacityError": "paredown.errors",
@@ -83,6 +89,8 @@ _MODULES = {
     "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
     "HQQ": "paredown.compress.quantize.hqq",
+    "HubError": "paredown.errors",
+    "ImportanceConfig": "paredown.jobs.importance",
     "LLM": "paredown.engine.llm",
     "LLMInt8": "paredown.compress.quantize.llm_int8",
     "Bounds": "paredown.optimize.bounds",
@@ -96,6 +104,7 @@ _MODULES = {
     "Recipe": "paredown.compress.recipe",
     "RequestError": "paredown.errors",
     "RequestOutput": "paredown.engine.request_output",
+    "RunOptions": "paredown.executors.run_options",
     "SamplingParams": "paredown.engine.sampling.sampling_params",
     "ScheduleConfig": "paredown.engine.schedule.schedule_config",
     "Score": "paredown.engine.score",
@@ -106,6 +115,7 @@ _MODULES = {
     "UnavailableError": "paredown.engine.worker",
     "UnsupportedError": "paredown.errors",
     "VerifyConfig": "paredown.jobs.verify_config",
+    "WeightSpec": "paredown.spec.weight",
     "compress_checkpoint": "paredown.jobs.compress",
     "convert_checkpoint": "paredown.jobs.convert",
     "load_executor": "paredown.executors.load",
@@ -130,6 +140,7 @@ __all__ = [
     "BeamCompletion",
     "BeamSearchParams",
     "Bounds",
+    "CacheConfig",
     "Calibration",
     "CalibrationConfig",
     "CapacityError",
@@ -140,6 +151,8 @@ __all__ = [
     "ConfigError",
     "ConvertedCheckpoint",
     "FromQuantized",
+    "HubError",
+    "ImportanceConfig",
     "LLMInt8",
     "OptimizeConfig",
     "OptimizeResult",
@@ -150,6 +163,7 @@ __all__ = [
     "Recipe",
     "RequestError",
     "RequestOutput",
+    "RunOptions",
     "SamplingParams",
     "ScheduleConfig",
     "Score",
@@ -160,6 +174,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "VerifyConfig",
+    "WeightSpec",
     "compress_checkpoint",
     "convert_checkpoint",
     "load_executor",

@@ -1,4 +1,4 @@
-"""Recipe: an ordered list of steps, each with what it is for. docs/recipes.md has examples.
+"""Recipe: an ordered list of steps, each with what it is for. docs/guide/recipes.md has examples.
 
 A transform step changes the layers without changing what they compute; a quantize step says what
 its targets become. Where two quantize steps name the same module the later one has it.

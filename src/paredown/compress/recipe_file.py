@@ -1,4 +1,4 @@
-"""Recipes from YAML files (docs/recipes.md):
+"""Recipes from YAML files (docs/guide/recipes.md):
 
     steps:
       - method: smoothquant
@@ -47,7 +47,7 @@ def read_recipe(path: Path) -> Recipe:
         raise ConfigError(
             f"the recipe {path} cannot be read",
             seen=error,
-            remedy="Write YAML as docs/recipes.md shows.",
+            remedy="Write YAML as docs/guide/recipes.md shows.",
         ) from error
     return parse_recipe(document, path.stem)
 

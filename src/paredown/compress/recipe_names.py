@@ -164,6 +164,13 @@ def _split_methods(name: str) -> tuple[list[str], str]:
 def _find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]]:
     """With the group sizes to choose from."""
     found = find_format(name)
+    if found is None and name.startswith("mixed-"):
+        raise ConfigError(
+            "widths of a mixed recipe are measured first",
+            seen=name,
+            remedy=f"Use `paredown optimize --formats {name}`, or write the recipe with "
+            "`paredown mixed -o mixed.yaml` and give that file.",
+        )
     if found is None:
         raise ConfigError(
             "there is no such format",

@@ -85,7 +85,7 @@ class LLM:
     free memory. `page_arithmetic` says in a line how many that are, and what they hold. `sinks`
     lets texts be of any length (docs/internals/streaming.md). `executor` and `device` say who runs
     the model, and where (docs/internals/executors.md). `cache` is by default as PAREDOWN_CACHE says
-    (docs/loading.md).
+    (docs/internals/loading.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
     ConfigError for a speculation or sinks that do not go with it, or pages given in both ways.
@@ -137,8 +137,8 @@ class LLM:
 
     def score(self, pairs: Sequence[tuple[Prompt, Prompt]]) -> list[Score]:
         """How likely each continuation is after its context, as lm-evaluation-harness counts it;
-        docs/offline.md says how texts become tokens. A list of token ids is taken as it is. The
-        context loses what the model's window has no room for; `num_dropped_tokens` counts it.
+        docs/guide/python.md says how texts become tokens. Lists of token ids are taken as given. A
+        context loses what the window has no room for; `num_dropped_tokens` counts it.
 
         Raises RequestError or CapacityError before anything is computed where a pair can never be
         scored, RequestError where the model fails.
@@ -209,6 +209,12 @@ class LLM:
         self, prompt: Prompt, params: BeamSearchParams | None = None
     ) -> list[BeamCompletion]:
         """The best answers to one prompt, best first. Raises RequestError or CapacityError."""
+        if params is not None and not isinstance(params, BeamSearchParams):
+            raise RequestError(
+                "a beam search has settings of its own",
+                seen=type(params).__name__,
+                remedy="Give BeamSearchParams(num_beams=4, max_tokens=64).",
+            )
         token_ids = self._encode(prompt)
         self._check_idle()
         params = BeamSearchParams() if params is None else params

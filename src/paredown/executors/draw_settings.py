@@ -10,7 +10,7 @@ class DrawSettings:
 
     `top_k` 0 keeps every token. `allowed_token_ids` None allows all. `ending_token_ids` are not
     drawn before `min_tokens`. `num_logprobs` None asks for no log-probabilities. `seed` has 64 bits
-    and no sign. docs/sampling.md defines every step and their order.
+    and no sign. docs/internals/sampling.md defines every step and their order.
     """
 
     seed: int

@@ -2,7 +2,7 @@
 
 A row's token depends on that row, its request's state, and the request's seed alone: the draw is a
 race with counter-based noise (Philox, Salmon et al., SC 2011), a function of the seed, the position
-and the token. What is computed, and in which order, is defined in docs/sampling.md.
+and the token. What is computed, and in which order, is defined in docs/internals/sampling.md.
 R: rows, V: vocabulary.
 """
 

@@ -25,7 +25,7 @@ FORMATS: dict[str, WeightSpec] = {
             for dtype, group_size, symmetric in product(
                 INTEGERS, (None, *GROUP_SIZES), (True, False)
             )
-            # By compressed-tensors' convention every weight would become 0 (docs/formats.md).
+            # By compressed-tensors' convention every weight would become 0 (docs/guide/formats.md).
             if symmetric is False or dtype != "int1"
         ),
     )

@@ -68,12 +68,13 @@ def compress_and_verify(
     lies in the folder when the folder appears, in one rename. Whatever fails before leaves nothing
     behind, except that a calibrated run that was stopped goes on where it was when it is started
     again. Where the two models do not fit in memory together, or the native core does not take
-    them, the folder is kept without a proof and `not_verified` says why (docs/verification.md).
+    them, the folder is kept without a proof and `not_verified` says why
+    (docs/guide/verification.md).
 
     `model`        folder or .gguf file; None is the packaged model; a quantized one goes inside
                    FromQuantized(model=...), and the proof says so
     `output`       folder to write; must not exist unless `overwrite` is set
-    `recipe`       a recipe, the name of one ("int4-g128"), or a YAML file (docs/recipes.md)
+    `recipe`       a recipe, the name of one ("int4-g128"), or a YAML file (docs/guide/recipes.md)
     `calibration`  the text that calibrated recipes look at, or where to take it from
     `verify`       the text to measure on; None measures nothing and writes no verification.json
     `num_threads`  of what measures; None is all cores

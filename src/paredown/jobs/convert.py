@@ -85,7 +85,7 @@ def convert_and_carry(
 
     `model`        folder or .gguf file; None is the model that comes with the package
     `output`       folder or .gguf file to write; must not exist
-    `target`       "compressed-tensors", "gptq", "awq", "gguf", "bf16", ... (docs/convert.md)
+    `target`       "compressed-tensors", "gptq", "awq", "gguf", "bf16", ... (docs/guide/convert.md)
     `verify`       False checks nothing and writes no verification.json
     `num_threads`  of what checks; None is all cores
     `on_progress`  called with what is being done and the share of it that is done

@@ -15,7 +15,7 @@ NOT_WANTED = "--no-verify"
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """The text that the new checkpoint and its original both predict (docs/verification.md).
+    """The text that the new checkpoint and its original both predict (docs/guide/verification.md).
 
     `text`        a UTF-8 file; None takes the classic books under $PAREDOWN_DATA, else a text that
                   the original samples

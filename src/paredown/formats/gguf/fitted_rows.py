@@ -4,7 +4,7 @@ The weight of a value's squared error is what llama.cpp's quantizers take: with 
 its column (the mean square of what that column is multiplied with), that times sqrt(2 m + w^2),
 with m the mean square of the super-block (of the row, in Q5_0 and Q5_1); without, sqrt(m) + |w|. In
 Q6_K, whose steps are small, it is the importance alone, and w^2 without. What is found has no more
-error than what llama.cpp finds (docs/gguf.md).
+error than what llama.cpp finds (docs/guide/gguf.md).
 
 Shapes: O rows, I columns, N blocks of B columns.
 """
