@@ -27,7 +27,7 @@ class ModelMemory:
     `embedding`   the embedding table, unless the output layer holds it
     `kv`          keys and values of all sequences
     `activations` working memory of a step: the core's `working_bytes`, or, where values between
-    operations take two bytes (a GPU), the values alive at once
+                  operations take two bytes (a GPU), the values alive at once
     `inputs`, `outputs`   token ids, and a row of logits for each sequence
     """
 

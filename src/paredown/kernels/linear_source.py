@@ -1,4 +1,5 @@
-"""LinearSource: a weight as the native core packs it, the one thing that crosses the binding."""
+"""LinearSource: an unpacked weight on its way into the native core, and the only type that crosses
+the binding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
