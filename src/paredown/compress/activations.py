@@ -198,7 +198,7 @@ class Rounded:
 
     @property
     def num_clamped(self) -> int:
-        """Returns how many values were beyond the range."""
+        """The number of values beyond the range."""
         return int(self.grid.is_beyond(self.scaled).sum())
 
 

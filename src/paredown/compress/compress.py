@@ -294,8 +294,8 @@ class _Job:
         return with_stored_inputs(config, *self._inputs())
 
     def _inputs(self) -> tuple[dict[str, ActivationDType], dict[str, WeightSpec]]:
-        """Returns, by module, where the recipe rounds inputs differently from its formats, and the
-        formats of all modules with inputs."""
+        """Returns two tables by module: the inputs that the recipe rounds differently from its
+        formats, and the formats of all modules with inputs."""
         specs = {
             name: scheme.spec
             for name, scheme in self._schemes.items()

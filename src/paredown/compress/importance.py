@@ -17,8 +17,8 @@ class ColumnImportance:
     num_rows: float
 
     def mean_squares(self) -> Floats | None:
-        """The mean squares [I]. None for a layer without inputs, such as an expert that no token
-        was sent to: all its columns then count alike."""
+        """Returns the mean squares [I]. Returns None for a layer without inputs, such as an expert
+        that no token was sent to: all its columns then count alike."""
         if self.num_rows == 0:
             return None
         return (self.sum_squares_I / np.float32(self.num_rows)).astype(np.float32)

@@ -42,7 +42,7 @@ NAMED: dict[str, Recipe] = {
     "llm-int8": _one_step("llm-int8", LLMInt8(), FORMATS["int8"]),
     "smoothquant-o1": _smoothquant_level("o1", FORMATS["w8a8"]),
     "smoothquant-o3": _smoothquant_level("o3", STATIC_FORMATS["w8a8-static"]),
-    # The paper's setting for CPUs, with codebooks that weigh less in small layers.
+    # The paper's setting for CPUs, and one with codebooks small enough for small layers.
     "aqlm-2x8-g8": _one_step("aqlm-2x8-g8", AQLM(), FORMATS["fp16"]),
     "aqlm-1x8-g4": _one_step(
         "aqlm-1x8-g4", AQLM(num_codebooks=1, in_group_size=4), FORMATS["fp16"]

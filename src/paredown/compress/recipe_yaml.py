@@ -21,7 +21,7 @@ MAX_NUMBER_CHARS = 40
 _DATE = "tag:yaml.org,2002:timestamp"
 _MERGE = "tag:yaml.org,2002:merge"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-# None stands for all other constructors, which are refused.
+# None stands for all other tags, which are refused.
 _KNOWN = {None} | {
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")
 }

@@ -81,7 +81,7 @@ class _Module:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """Returns the words by which a target may name the module."""
+        """The words by which a target may name the module."""
         return tuple(title for role in self.roles for title in self.titles_of(role))
 
     def titles_of(self, role: str) -> tuple[str, ...]:

@@ -275,8 +275,7 @@ class PredictedStep:
 
     @cached_property
     def _attention_layers(self) -> list[tuple[AttentionLayers, float]]:
-        """Returns the attention layers, each kind with the bytes of one number of its keys and
-        values."""
+        """The attention layers, each kind with the bytes of one number of its keys and values."""
         return [
             (one, float(kv_element_bytes(one.kv_dtype, one.attention.head_dim)))
             for one in attention_layers(self.spec, self.formats)

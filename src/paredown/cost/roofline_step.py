@@ -71,8 +71,8 @@ class RooflineStep:
 
     @cached_property
     def _terms(self) -> tuple[list[_Term], list[_Term]]:
-        """Returns the terms of attention, and those of the other operations: how often each
-        occurs, and its seconds by the two roofs as functions of the load."""
+        """The terms of attention, and those of the other operations: how often each occurs, and
+        its seconds by the two roofs as functions of the load."""
         attention: list[_Term] = []
         others: list[_Term] = []
         letters = letter_names(self.spec)

@@ -106,7 +106,7 @@ class CoreSampler:
 
 
 def own_states(states: list[SamplingState]) -> list[native_sampler.SamplingState]:
-    """Returns the states as the core knows them. Raises an error for states that another sampler
+    """Returns the states as the core knows them; the core rejects those that another sampler
     made."""
     return cast("list[native_sampler.SamplingState]", states)
 

@@ -28,8 +28,9 @@ def load_executor(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
 
     Raises CapacityError with the arithmetic, before loading, if the model does not fit. Raises
     UnsupportedError for shapes or formats that the executor does not take. Raises ConfigError for
-    a number of threads or pages out of range, for activations that a weight cannot be multiplied
-    with, and for a format of keys and values that is unknown or lacks scales in the checkpoint.
+    a number of threads or pages out of range, and for activations that a weight cannot be
+    multiplied with. It also raises ConfigError for a format of keys and values that is unknown or
+    lacks scales in the checkpoint.
     """
     return start_loading(checkpoint, options).finish()
 

@@ -217,7 +217,7 @@ def _group_end(pattern: str) -> int:
 def _class_end(pattern: str, start: int) -> int:
     at = start + 1
     at += pattern[at : at + 1] == "^"
-    at += pattern[at : at + 1] == "]"  # there it is a letter
+    at += pattern[at : at + 1] == "]"  # as the first character it is literal
     while at < len(pattern) and pattern[at] != "]":
         at += 2 if pattern[at] == "\\" else 1
     return at + 1

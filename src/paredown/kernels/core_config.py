@@ -56,8 +56,8 @@ def _layer_sizes(layer: LayerSpec) -> dict[str, int]:
 
 
 def _check_counts(spec: ModelSpec) -> None:
-    """Rejects sizes that overflow the core's counters: they exceed any real model, but a config
-    may contain them."""
+    """Raises UnsupportedError for sizes above the core's limits. They exceed any real model, but a
+    config may contain them."""
     counts = [("vocab_size", spec.vocab_size, _core.MAX_SIZE)]
     counts.append(("hidden_size", spec.hidden_size, _core.MAX_SIZE))
     for layer in spec.layer_counts:

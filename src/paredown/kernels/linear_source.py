@@ -36,10 +36,10 @@ class LinearSource:
     input_scale: float = 0.0
 
     def fields(self) -> dict[str, object]:
-        """The fields by name, as the core takes them."""
+        """Returns the fields by name, as the core takes them."""
         return {**vars(self), "arrays": dict(self.arrays)}
 
 
 def named_arrays(**arrays: Array | None) -> dict[str, Array]:
-    """The arrays that are there, by name."""
+    """Returns the given arrays by name."""
     return {name: array for name, array in arrays.items() if array is not None}

@@ -121,7 +121,7 @@ class PackedFile:
                 raise PackedFileError("it is shorter than a header")
             mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without huge pages
+            with contextlib.suppress(OSError):  # the kernel may lack huge pages
                 mapped.madvise(mmap.MADV_HUGEPAGE)
         data: Bytes = np.frombuffer(mapped, np.uint8)
         header = _decode(data)
@@ -154,7 +154,7 @@ class PackedFile:
     def _hash(self, num_threads: int) -> None:
         try:
             self._found = _core.hash_chunks(self._payload, CHUNK_BYTES, num_threads)
-        except Exception as error:  # for `verify`: the file may be sound
+        except Exception as error:  # `verify` raises it: the file may be intact
             self._failure = error
 
 
@@ -221,7 +221,7 @@ def _decode(data: Bytes) -> _Header:
     rest = data[_PREFIX.size : end].tobytes() if end <= min(len(data), PIECE_BYTES) else b""
     if _header_digest(table_bytes, num_chunks, rest) != digest:
         raise PackedFileError("its header is damaged")
-    # The hash may match and the header still hold what no writer of ours writes.
+    # An intact header may still contain what none of our writers writes.
     try:
         table = json.loads(rest[:table_bytes])
         return _Header(

@@ -28,8 +28,8 @@ from paredown.spec.machine import Machine
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import bits_per_weight
 
-# Candidates that are loaded at the same time may take this share of the free memory together. Where
-# that is more than the reference takes, its size is the limit.
+# Candidates that are loaded at the same time may take this share of the free memory together, but
+# no more than the reference, or than `_SMALL_BYTES` where that is more.
 _MEMORY_SHARE = 0.25
 _SMALL_BYTES = 1 << 30
 

@@ -27,7 +27,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Returns the seconds until nothing new is started."""
+        """The seconds until nothing new is started."""
         if self.minutes is None:
             return float("inf")
         return self.minutes * 60 * (1 - _RESERVED) - (self._clock() - self._started)

@@ -52,7 +52,7 @@ class OptimizeResult:
 
     @property
     def serve_line(self) -> str | None:
-        """Returns the command that serves the chosen checkpoint."""
+        """The command that serves the chosen checkpoint."""
         return None if self.output is None else f"paredown serve {shell_path(self.output)}"
 
     def as_json(self) -> dict[str, object]:

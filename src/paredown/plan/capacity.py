@@ -39,7 +39,7 @@ class Setup:
 
     @property
     def num_pages(self) -> int:
-        """Returns the pages of a machine. Raises CapacityError."""
+        """The pages of a machine. Raises CapacityError."""
         return self.machine.num_pages(
             self.spec,
             self.formats,
@@ -49,7 +49,7 @@ class Setup:
 
     @property
     def max_tokens(self) -> int:
-        """Returns the most tokens of a request. Raises CapacityError."""
+        """The most tokens of a request. Raises CapacityError."""
         return min(self.spec.max_positions, self.num_pages * PAGE_SIZE)
 
     def fleet(self, num_replicas: int, demand: Demand) -> Fleet:

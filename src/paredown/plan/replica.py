@@ -111,8 +111,8 @@ class Replica:
         self._on_finish(request)
 
     def _end_early(self, now_s: float) -> None:
-        """Ends the run of equal steps after the current one: solves `_seconds` for it and corrects
-        the rounding."""
+        """Shortens the run of equal steps so that it ends with the step in progress. The number of
+        steps is the root of `_seconds`, corrected for rounding."""
         elapsed_s, rise_s = now_s - self._start_s, self._rise_s
         slope_s = self._first_s - rise_s / 2
         root_s = math.sqrt(max(slope_s * slope_s + 2 * rise_s * elapsed_s, 0.0))

@@ -152,16 +152,16 @@ class WeightSpec:
 
     @property
     def possible_activations(self) -> tuple[ActivationDType, ...]:
-        """Returns the possible inputs, the default first. bf16 products with fp8 are summed over a
-        whole row before a scale is applied."""
+        """The possible inputs, the default first. bf16 products with fp8 are summed over a whole
+        row before a scale is applied."""
         if self.dtype == "fp8" and self.group_size is not None:
             return ("fp32",)
         return self.traits.activations
 
     @property
     def free_activations(self) -> tuple[ActivationDType, ...]:
-        """Returns the possible inputs that any weight of this format can take without an input
-        scheme in its file."""
+        """The possible inputs that any weight of this format can take without an input scheme in
+        its file."""
         return tuple(one for one in self.possible_activations if one not in _SCHEMES)
 
     @property

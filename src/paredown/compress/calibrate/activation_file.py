@@ -52,7 +52,7 @@ class ActivationFile:
         of the machine. Raises OutputError if the disk is full."""
         partial = self.path.with_suffix(".partial")
         try:
-            partial.unlink(missing_ok=True)  # of a run that was killed
+            partial.unlink(missing_ok=True)  # left by a killed run
             with make_file(partial, PRIVATE) as file:
                 for batch in batches:
                     file.write(batch.contiguous().numpy().data)

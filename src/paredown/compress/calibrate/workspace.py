@@ -135,7 +135,7 @@ def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
         try:
             yield workspace
         except (CheckpointError, ConfigError, UnsupportedError):
-            with suppress(OSError):  # what was wrong is said, whatever is left
+            with suppress(OSError):  # the original error is raised, even if files remain
                 _remove(path)
             raise
         _remove(path)

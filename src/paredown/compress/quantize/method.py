@@ -79,8 +79,8 @@ class Quantizer(Protocol):
         ...
 
     def check(self, spec: WeightSpec) -> None:
-        """Called when a recipe is built. Raises ConfigError or UnsupportedError for a format that
-        the method does not make."""
+        """Checks a format when a recipe is built. Raises ConfigError or UnsupportedError for a
+        format that the method does not make."""
         ...
 
     def quantize(

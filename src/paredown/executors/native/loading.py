@@ -106,7 +106,7 @@ class NativeLoading:
         """Raises PackedFileError for intact blobs that do not belong to this model."""
         try:
             self._model.borrow(file.blobs())
-        except Exception as error:  # whatever the core makes of what it is given
+        except Exception as error:  # the core may raise anything for bad blobs
             self._model = self._empty_model()
             raise PackedFileError(f"its contents are odd: {type(error).__name__}") from error
 

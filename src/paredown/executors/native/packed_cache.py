@@ -103,7 +103,7 @@ class PackedCache:
             LOGGER.warning("%s cannot be read: %s", path, error.strerror or error)
             return None
         with contextlib.suppress(OSError):
-            os.utime(path, follow_symlinks=False)  # its last use, for dropping the oldest
+            os.utime(path, follow_symlinks=False)  # marks its last use for `drop_oldest`
         self._digest = digest
         return found
 
@@ -211,7 +211,7 @@ class PackedCache:
         except BaseException:
             if is_new:
                 with contextlib.suppress(OSError):
-                    self._folder.rmdir()  # where it is empty
+                    self._folder.rmdir()  # only if it is empty
             raise
         drop_oldest(self._folder, keep=path, max_bytes=self._config.max_folder_bytes)
         LOGGER.info("the packed weights are kept in %s", path)
@@ -240,7 +240,7 @@ def drop_oldest(folder: Path, *, keep: Path, max_bytes: int) -> None:
         for path in folder.iterdir():
             if not _OWN_NAME.fullmatch(path.name):
                 continue
-            with contextlib.suppress(FileNotFoundError):  # another process drops too
+            with contextlib.suppress(FileNotFoundError):  # another process may drop files too
                 stat = path.lstat()
                 others.append((path != keep, -stat.st_mtime_ns, stat.st_size, path))
     total = 0

@@ -1,10 +1,10 @@
 """Fits rows of blocks to floats, weighted by how much the error of each column counts.
 
 The weights of squared errors are those of llama.cpp's quantizers. With a column's importance (the
-mean square of its input), the weight is that times sqrt(2 m + w^2), where m is the mean square of
-the super-block (of the row in Q5_0 and Q5_1). Without importance it is sqrt(m) + |w|. In Q6_K,
-whose steps are small, it is the importance alone, or w^2 without. The result has no more error
-than llama.cpp's (docs/gguf.md).
+mean square of its input), the weight is that times sqrt(2 m + w^2). Here m is the mean square of
+the super-block, or of the row in Q5_0 and Q5_1. Without importance the weight is sqrt(m) + |w|. In
+Q6_K, whose steps are small, it is the importance alone, or w^2 without. The result has no more
+error than llama.cpp's (docs/gguf.md).
 
 Shapes: O rows, I columns, N blocks of B columns.
 """
