@@ -23,8 +23,8 @@ class CheckedRecipe:
 
 def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     """Resolves a recipe, or its name, for each linear layer. Raises ConfigError for an unknown
-    recipe, UnsupportedError for one that this model cannot have and for a source that is already
-    compressed, and CheckpointError for a source with files that are not copied."""
+    recipe and CheckpointError for a source with files that are not copied. Raises UnsupportedError
+    for a recipe that this model cannot have and for a source that is already compressed."""
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
     require_floats(source)

@@ -1,7 +1,7 @@
 """StepLoad and StepCost: the work of an engine's step, and the interface that predicts its time.
 
-A step computes chunks of sequences. The cost of a chunk depends only on its length and its start,
-and that of a step only on sums over its chunks, which the scheduler's simulator adds up.
+A step computes chunks of sequences. The cost of a chunk depends only on its length and its start.
+That of a step depends only on sums over its chunks, which the scheduler's simulator adds up.
 """
 
 from dataclasses import dataclass, replace

@@ -83,9 +83,8 @@ class StepRates:
 @dataclass(frozen=True, kw_only=True)
 class EngineRates:
     """The rates of the engine beside its executor: per step, per token that it passes on, per
-    request in the step, and per logit that is sampled from. A step with first tokens has a rate of
-    its own (the code that takes requests in has left the caches by then), and so has each request
-    that it takes in."""
+    request in the step, and per logit that is sampled from. A step with first tokens adds a rate
+    of its own, and one for each request that it takes in; that code is no longer in the caches."""
 
     step_s: float = 0.0
     token_s: float = 0.0

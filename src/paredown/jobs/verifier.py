@@ -16,8 +16,8 @@ class Verifier:
     """Measures a new checkpoint beside its original and puts verification.json into its folder.
 
     It is called once, with the recipe's notes and the folder, before that appears under its name.
-    If the original and the result do not fit in memory together, or the native core does not take
-    them, `skipped` says so and the checkpoint is kept without a verification. All other errors of
+    The original and the result may not fit in memory together, or not run on the native core. Then
+    `skipped` says so, and the checkpoint is kept without a verification. All other errors of
     `verify` are raised. `reference` is the loaded original, if the caller has it; `notes` are
     included in the proof.
     """

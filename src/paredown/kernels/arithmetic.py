@@ -14,9 +14,9 @@ from paredown.kernels.probe import processor_name
 def arithmetic(isa: str) -> dict[str, str]:
     """Returns everything besides weights and tokens that the bits of a result depend on.
 
-    These are the instruction set, the core's build (which fixes the order of every sum and the
-    layout of the weights), the processor, and the C library, whose cosine makes the rotary angles.
-    Equal entries mean equal bits.
+    These are the instruction set, the core's build, the processor and the C library. The build
+    fixes the order of every sum and the layout of the weights; the C library's cosine makes the
+    rotary angles. Equal entries mean equal bits.
     """
     return {
         "isa": isa,

@@ -56,10 +56,9 @@ def write_mixed_recipe(
     """Measures each linear layer's loss at 2 to 8 bits, and writes the widths with the least total
     loss under the budget to the recipe file `output`.
 
-    Raises ConfigError for a name that does not end in .yaml, for groups that no format has, for a
-    method that makes no such format, and for a budget that nothing fits. Raises OutputError for a
-    file that exists, and UnsupportedError for a model that is already compressed or cannot have
-    such groups.
+    Raises ConfigError for a name that does not end in .yaml, a group size or method without such a
+    format, and a budget that nothing fits. Raises OutputError for a file that exists, and
+    UnsupportedError for a model that is already compressed or cannot have such groups.
     """
     _check_output(output)
     specs, quantizer = formats_of_widths(config.group_size), QUANTIZERS[config.method]()

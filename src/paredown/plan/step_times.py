@@ -1,9 +1,9 @@
 """StepTimes: the seconds of simulated steps, from a StepCost.
 
 The time of a decode step grows with the tokens of its contexts. For each number of requests this
-is approximated by a chain of straight lines between contexts that differ by a factor of two, where
-the cost model is evaluated. Where the model itself is a straight line (bytes over a bandwidth,
-operations over a peak) the result is exact, and n steps have a closed formula.
+is approximated by a chain of straight lines. The cost model is evaluated at contexts that differ
+by a factor of two. Where the model itself is a straight line (bytes over a bandwidth, operations
+over a peak) the result is exact, and n steps have a closed formula.
 """
 
 from paredown.cost.step_cost import StepCost, StepLoad, chunk_kv_tokens, chunk_pairs
@@ -19,9 +19,9 @@ class StepTimes:
         self._lines: dict[tuple[int, int], tuple[float, float]] = {}
 
     def decode_steps(self, num_requests: int, context: int) -> tuple[float, float, int]:
-        """Returns the seconds of a decode step of `num_requests` requests that attend to `context`
-        tokens in all, the rise with each following step, and how many steps, this one included,
-        follow that line. With a window there is no such line, so that is one step."""
+        """Returns the seconds of a decode step, the rise with each following step, and how many
+        steps follow that line, this one included. The step has `num_requests` requests that attend
+        to `context` tokens in all. With a window there is no such line, so that is one step."""
         doubling = context.bit_length()
         line = self._lines.get((num_requests, doubling))
         if line is None:

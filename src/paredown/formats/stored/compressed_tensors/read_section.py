@@ -158,10 +158,10 @@ class CompressedTensorsConfig:
 def read_compressed_tensors(
     config: Mapping[str, object], tensor_names: Collection[str]
 ) -> CompressedTensorsConfig:
-    """Parses the section. Raises UnsupportedError, with the name, for any field that is known to
-    change weights or arithmetic in a way we do not support, and for any unknown argument of these.
-    Raises CheckpointError for invalid fields. `quantization_status` only reports the library's
-    progress; the tensors show what is stored."""
+    """Parses the section. Raises UnsupportedError, with the name, for any field that changes
+    weights or arithmetic in a way we do not support, and for any unknown argument of these. Raises
+    CheckpointError for invalid fields. `quantization_status` only reports the library's progress;
+    the tensors show what is stored."""
     ignore = config.get("ignore") or []
     sparsity = config.get("sparsity_config") or {}
     if sparsity != {} and not (isinstance(sparsity, dict) and sparsity.get("format") == "dense"):
