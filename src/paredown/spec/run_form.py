@@ -51,7 +51,7 @@ class RunForm:
     def has_rows(self) -> bool:
         """Whether single rows can be read from the packed weight. An embedding then has the layout
         of a linear layer, and a tied one is held once. This holds for floats, blocks, and integers
-        without integer steps."""
+        that cannot have integer steps."""
         traits = DTYPES[self.kind]
         if not traits.is_coded or traits.block is not None:
             return True

@@ -113,8 +113,8 @@ INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.sta
 # The native core sums whole blocks of this many columns under one scale.
 KERNEL_COLUMNS = 32
 # Instruction sets with which the core packs bf16 for bf16 inputs with short exponents
-# (docs/internals/linear.md). For normally distributed numbers such a weight takes 12 bits on
-# average, plus 32 for a block of 512 weights, plus 4 more a weight in 3 % of the blocks.
+# (docs/internals/linear.md). For normally distributed numbers such a weight takes 12.2 bits on
+# average.
 SHORT_BF16_ISAS = frozenset({"avx2", "avx2_vnni", "avx512", "avx512_bf16"})
 SHORT_BF16_BITS = 12.2
 # Inputs with one scale for a whole row, which files store as a scheme of their own.

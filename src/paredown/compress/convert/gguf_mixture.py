@@ -102,7 +102,8 @@ def _bits(block: BlockFormat) -> float:
 
 
 def takes_more_bits(layer: int, num_layers: int) -> bool:
-    """Returns whether the layer is in the first or last eighth, or every third one between them."""
+    """Returns whether the layer is in the first or last eighth, or is every third layer between
+    them."""
     eighth = num_layers // 8
     return layer < eighth or layer >= 7 * num_layers // 8 or (layer - eighth) % 3 == 2
 

@@ -29,8 +29,8 @@ def dequantize_xs(blocks_NB: Bytes) -> Floats:
 
 
 def scales_xs(octets_NB: Bytes) -> Floats:
-    """Returns s - 32 of the eight runs, [N, 8]: the first two bytes hold two bits each, the last
-    four bytes four bits each."""
+    """Returns s - 32 of the eight runs, [N, 8]. Two bytes hold the two high bits of each, then
+    four bytes the four low bits."""
     runs = np.arange(0, 8, 2, dtype=np.uint8)
     high = (octets_NB[:, :2, None] >> runs & 3).reshape(-1, 8)
     low = np.stack([octets_NB[:, 2:] & 15, octets_NB[:, 2:] >> 4], axis=2).reshape(-1, 8)
