@@ -11,7 +11,7 @@ MAX_SIZE: int
 MAX_THREADS: int
 
 class ThreadError(RuntimeError):
-    """The system starts no more threads."""
+    """The system cannot start more threads."""
 
 def hash_chunks(bytes: npt.NDArray[np.uint8], chunk_bytes: int, num_threads: int) -> list[int]: ...
 def supported_isas() -> list[str]: ...
