@@ -13,7 +13,6 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 from paredown.serve.body import SHORT_BODY_BYTES, parse_json, read_body
 from paredown.serve.budget import Budget
-from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
 from paredown.serve.pacer import Pacer
 from paredown.serve.schema import MAX_MESSAGES, MAX_PROMPTS, ChatRequest, CompletionRequest, parse
@@ -38,11 +37,13 @@ MAX_LISTED = 300_000
 
 @dataclass(frozen=True)
 class Intake:
-    """Texts and bodies have a thread each: a body is parsed in a moment, a text takes longer."""
+    """Bodies, conversations and texts have a thread each: a body is parsed in a moment, the others
+    take longer."""
 
     bodies: Budget = field(default_factory=lambda: Budget(MAX_BYTES, "bytes of long bodies"))
     logprobs: Budget = field(default_factory=lambda: Budget(MAX_LOGPROBS, "log-probabilities"))
     parsing: SideThread = field(default_factory=lambda: SideThread("parsing"))
+    rendering: SideThread = field(default_factory=lambda: SideThread("rendering"))
     tokenizing: SideThread = field(default_factory=lambda: SideThread("tokenizing"))
     pacer: Pacer = field(default_factory=Pacer)
 
@@ -68,12 +69,13 @@ class Intake:
         self, request: Request, tokenizer: PromptTokenizer, messages: list[dict[str, object]]
     ) -> str:
         """The text of a conversation. The template is the model's program: a thread waits for it.
-        A long conversation whose client has gone is not begun."""
-        work = asyncio.to_thread(tokenizer.render_chat, messages)
+        Long conversations have one thread, and one whose client has gone is not begun."""
         size = sum(len(str(one["content"])) + MESSAGE_CHARS for one in messages)
         if size < LONG_TEXT_CHARS:
-            return await work
-        return await run_until_disconnect(request.receive, work)
+            return await asyncio.to_thread(tokenizer.render_chat, messages)
+        return await self.rendering.run(
+            request.receive, size, lambda wanted: tokenizer.render_chat(messages)
+        )
 
     async def tokenize(
         self,
