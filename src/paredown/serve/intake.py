@@ -15,6 +15,7 @@ from paredown.serve.body import SHORT_BODY_BYTES, parse_json, read_body
 from paredown.serve.budget import Budget
 from paredown.serve.errors import HttpError
 from paredown.serve.pacer import Pacer
+from paredown.serve.places import address_group
 from paredown.serve.schema import MAX_MESSAGES, MAX_PROMPTS, ChatRequest, CompletionRequest, parse
 from paredown.serve.side_thread import SideThread, Wanted
 from paredown.serve.value_counts import ValueLimits
@@ -26,6 +27,8 @@ R = TypeVar("R", CompletionRequest, ChatRequest)
 MAX_JOBS = 128
 # Long bodies that are being received or parsed, of all clients together.
 MAX_BYTES = 64_000_000
+# Those of one address, which may send them as slowly as it likes.
+MAX_BYTES_OF_ADDRESS = 12_000_000
 # Log-probabilities that answers under way may come to, 12 bytes each.
 MAX_LOGPROBS = 2**24
 # A message may be two keys and two values, or have parts of as many; and itself, a list and parts.
@@ -35,12 +38,16 @@ MAX_CONTAINERS = 4 * MAX_MESSAGES
 MAX_LISTED = 300_000
 
 
+def _bodies() -> Budget:
+    return Budget(MAX_BYTES, "bytes of long bodies", MAX_BYTES_OF_ADDRESS)
+
+
 @dataclass(frozen=True)
 class Intake:
     """Bodies, conversations and texts have a thread each: a body is parsed in a moment, the others
     take longer."""
 
-    bodies: Budget = field(default_factory=lambda: Budget(MAX_BYTES, "bytes of long bodies"))
+    bodies: Budget = field(default_factory=_bodies)
     logprobs: Budget = field(default_factory=lambda: Budget(MAX_LOGPROBS, "log-probabilities"))
     parsing: SideThread = field(default_factory=lambda: SideThread("parsing"))
     rendering: SideThread = field(default_factory=lambda: SideThread("rendering"))
@@ -57,7 +64,8 @@ class Intake:
             num_containers=MAX_CONTAINERS,
             num_values=MAX_PROMPTS * max_positions + MAX_LISTED,
         )
-        with self.bodies.hold() as held:
+        address = address_group(request.client.host if request.client else "")
+        with self.bodies.hold(address) as held:
             body = await read_body(request, limits, held, self.pacer)
             if len(body) <= SHORT_BODY_BYTES:
                 return _parse(model, body)
