@@ -64,7 +64,7 @@ class WideRequests:
         return self._lanes is not None and request.is_wide, request.rank, request.id
 
     def giving_way(self, request: Request, running: list[Request]) -> list[Request]:
-        """Whose pages this one may have, which waits for some."""
+        """Gives those whose pages this one may have, which waits for some."""
         if self._lanes is None or request.is_wide:
             return []
         return [one for one in running if one.is_wide]
