@@ -9,7 +9,8 @@
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f)
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt src/paredown/kernels/_core.pyi \
+	$(shell find csrc -type f)
 CHECK := -S . -DPAREDOWN_PYTHON=OFF -DPAREDOWN_CHECK=ON
 CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt

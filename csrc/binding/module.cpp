@@ -26,6 +26,8 @@ namespace paredown {
 
 NB_MODULE(_core, m) {
   m.doc() = "Paredown's native core: batched decoder steps over paged keys and values.";
+  m.attr("VERSION") = PAREDOWN_VERSION;
+  m.attr("INTERFACE") = PAREDOWN_INTERFACE;
 
   m.def("supported_isas", [] {
     std::vector<std::string> names;

@@ -9,6 +9,8 @@ The names below are imported when they are first used, so that `import paredown`
 import importlib
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from paredown.compress.calibrate.calibration import Calibration
     from paredown.compress.quantize.aqlm import AQLM
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         CapacityError,
         CheckpointError,
         ConfigError,
+        InstallationError,
         OutputError,
         ParedownError,
         RequestError,
@@ -59,7 +62,13 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module 'paredown' has no attribute {name!r}")
-        return getattr(importlib.import_module(_MODULES[name]), _RENAMED.get(name, name))
+        installation = importlib.import_module("paredown.installation")
+        installation.check_python()
+        try:
+            module = importlib.import_module(_MODULES[name])
+        except ImportError as error:
+            installation.raise_explained(error)
+        return getattr(module, _RENAMED.get(name, name))
 
 
 # Where each name lies; what type checkers read above says the same (tests/test_exports.py).
@@ -83,6 +92,7 @@ _MODULES = {
     "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
     "HQQ": "paredown.compress.quantize.hqq",
+    "InstallationError": "paredown.errors",
     "LLM": "paredown.engine.llm",
     "LLMInt8": "paredown.compress.quantize.llm_int8",
     "Bounds": "paredown.optimize.bounds",
@@ -140,6 +150,7 @@ __all__ = [
     "ConfigError",
     "ConvertedCheckpoint",
     "FromQuantized",
+    "InstallationError",
     "LLMInt8",
     "OptimizeConfig",
     "OptimizeResult",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paredown.errors import UnsupportedError
+from paredown.installation import pip
 
 # Okabe and Ito's palette (2008), which stays apart for the colour-blind.
 BLUE, SKY, RED, ORANGE, GREEN, PINK = (
@@ -54,7 +55,7 @@ def require_matplotlib(without: str) -> None:
         raise UnsupportedError(
             "drawing a picture needs matplotlib",
             seen=error,
-            remedy=f"Install it with `pip install 'paredown[compress]'`, or {without}.",
+            remedy=f"Install it with `{pip('install', 'matplotlib')}`, or {without}.",
         ) from error
 
 
