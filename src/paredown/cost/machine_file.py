@@ -11,6 +11,7 @@ from pathlib import Path
 
 from paredown.cost.step_fit import StepFit
 from paredown.errors import ConfigError, OutputError
+from paredown.user_cache import user_cache_folder
 
 FOLDER = "machines"
 VARIABLE = "PAREDOWN_CACHE"
@@ -18,14 +19,19 @@ _DOCTOR = "`paredown doctor --sweep` measures this machine (a few minutes)"
 
 
 def machine_folder() -> Path:
-    """`machines` in $PAREDOWN_CACHE where that is a folder, else in $XDG_CACHE_HOME/paredown, by
-    default ~/.cache/paredown."""
+    """`machines` in $PAREDOWN_CACHE where that is a folder, else in the user's cache folder.
+    Raises OutputError for a user without a home."""
     own = os.environ.get(VARIABLE, "")
     if own and own != "off":
         return Path(own) / FOLDER
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return root / "paredown" / FOLDER
+    folder = user_cache_folder()
+    if folder is None:
+        raise OutputError(
+            "this user has no folder for caches",
+            seen="no home, and no XDG_CACHE_HOME",
+            remedy=f"Name a folder in {VARIABLE}.",
+        )
+    return folder / FOLDER
 
 
 def machine_path(name: str, isa: str, num_threads: int) -> Path:
@@ -57,7 +63,7 @@ def find_step_fit(name: str, isa: str, num_threads: int) -> StepFit | None:
     try:
         fields = json.loads(machine_path(name, isa, num_threads).read_text("utf-8"))
         return StepFit.from_json(fields)
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, OutputError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -39,6 +39,7 @@ from paredown.models.fingerprints import (
     packing_key,
 )
 from paredown.models.hub.hub_source import HubSource
+from paredown.user_cache import user_cache_folder
 
 LOGGER = logging.getLogger(__name__)
 
@@ -135,12 +136,17 @@ class PackedCache:
         record_name = f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.content"
         if config.folder is not None:
             return [_Place(config.folder, record_name, config.max_folder_bytes, is_beside=False)]
-        users = _Place(user_cache_folder(), record_name, config.max_folder_bytes, is_beside=False)
+        folder = user_cache_folder()
+        users = (
+            []
+            if folder is None
+            else [_Place(folder, record_name, config.max_folder_bytes, is_beside=False)]
+        )
         # A file may share its folder with other models, and the hub's cache is kept by its client.
         if self._checkpoint.path.is_file() or HubSource.of(self._checkpoint.path) is not None:
-            return [users]
+            return users
         # Next to the checkpoint there is room for its one newest file.
-        return [_Place(self._checkpoint.path / FOLDER_NAME, "content", 0, is_beside=True), users]
+        return [_Place(self._checkpoint.path / FOLDER_NAME, "content", 0, is_beside=True), *users]
 
     def _key(self, digest: str) -> str:
         return packing_key(self._checkpoint, digest, _core.LAYOUT_VERSION, self._options)
@@ -196,7 +202,7 @@ class PackedCache:
         LOGGER.warning(
             "the packed weights of %s could not be kept, so the next start packs them again (%s)",
             self._checkpoint.path,
-            "; ".join(refusals),
+            "; ".join(refusals) or "this user has no home; PAREDOWN_CACHE names a folder",
         )
 
     def _write(self, place: _Place, digest: str, blobs: list[Blob]) -> None:
@@ -234,13 +240,6 @@ class _ExitClock:
         if self._ended_s is None:
             self._ended_s = now_s
         return now_s - self._ended_s < _EXIT_GRACE_S
-
-
-def user_cache_folder() -> Path:
-    """$XDG_CACHE_HOME/paredown, by default ~/.cache/paredown."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says that a relative path is to be ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "paredown"
 
 
 def drop_oldest(folder: Path, *, keep: Path, max_bytes: int) -> None:
