@@ -26,6 +26,10 @@ class Installation:
             copy_function=os.symlink,
             ignore=shutil.ignore_patterns("*.so", "__pycache__", "assets"),
         )
+        # By where this file lies a checkout is known.
+        own = self.package / "installation.py"
+        own.unlink()
+        shutil.copy(SOURCE / own.name, own)
         (self.package / "assets").symlink_to(SOURCE / "assets")
         self.core = self.package / "kernels" / CORE.name
         self.core.symlink_to(CORE)

@@ -98,8 +98,6 @@ def test_a_checkout_is_mended_from_the_checkout(installation: Installation) -> N
     checkout = installation.folder.parent / "checkout"
     (checkout / "src").mkdir(parents=True)
     shutil.move(installation.package, checkout / "src" / "paredown")
-    (checkout / "src" / "paredown" / "installation.py").unlink()
-    shutil.copy(Path(paredown.__file__).with_name("installation.py"), checkout / "src" / "paredown")
     (checkout / "pyproject.toml").write_text('[project]\nname = "paredown"\n')
     (checkout / "src" / "paredown" / "kernels" / CORE.name).unlink()
     installation.folder = checkout / "src"
