@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from paredown.cli.main import EXTRAS, VERBS
+from paredown.cli.main import VERBS
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import ParedownError
+from paredown.installation import EXTRAS
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "paredown"
@@ -92,7 +93,7 @@ def faults(text: str) -> list[str]:
     for recipe in RECIPE.findall(text):
         if not is_format_or_recipe(recipe.rstrip("-")):
             found.append(recipe)
-    found += [one for one in re.findall(r"paredown\[(\w+)\]", text) if one not in EXTRAS.values()]
+    found += [one for one in re.findall(r"paredown\[(\w+)\]", text) if one not in EXTRAS]
     return found
 
 
