@@ -5,7 +5,7 @@ import importlib
 import platform
 import re
 import sys
-import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import paredown
@@ -42,7 +42,7 @@ def interface_digest() -> str:
 
 
 def _not_found() -> InstallationError:
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    suffix = EXTENSION_SUFFIXES[0]
     # An editable installation has two: of the sources, and of what was built from them.
     folders = [Path(folder) for folder in sys.modules["paredown.kernels"].__path__]
     found = (path.name for folder in folders for path in folder.glob("_core.*.so"))
