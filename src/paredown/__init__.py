@@ -9,6 +9,8 @@ The names below are imported when they are first used, so that `import paredown`
 import importlib
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from paredown.compress.calibrate.calibration import Calibration
     from paredown.compress.quantize.aqlm import AQLM
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         CheckpointError,
         ConfigError,
         HubError,
+        InstallationError,
         OutputError,
         ParedownError,
         RequestError,
@@ -64,7 +67,13 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module 'paredown' has no attribute {name!r}")
-        return getattr(importlib.import_module(_MODULES[name]), _RENAMED.get(name, name))
+        installation = importlib.import_module("paredown.installation")
+        installation.check_python()
+        try:
+            module = importlib.import_module(_MODULES[name])
+        except ImportError as error:
+            installation.raise_explained(error)
+        return getattr(module, _RENAMED.get(name, name))
 
 
 # Where each name lies; what type checkers read above says the same (tests/test_exports.py).
@@ -91,6 +100,7 @@ _MODULES = {
     "HQQ": "paredown.compress.quantize.hqq",
     "HubError": "paredown.errors",
     "ImportanceConfig": "paredown.jobs.importance",
+    "InstallationError": "paredown.errors",
     "LLM": "paredown.engine.llm",
     "LLMInt8": "paredown.compress.quantize.llm_int8",
     "Bounds": "paredown.optimize.bounds",
@@ -153,6 +163,7 @@ __all__ = [
     "FromQuantized",
     "HubError",
     "ImportanceConfig",
+    "InstallationError",
     "LLMInt8",
     "OptimizeConfig",
     "OptimizeResult",

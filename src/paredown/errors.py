@@ -56,6 +56,10 @@ class OutputError(ParedownError):
     """An output could not be written (it exists already, the disk is full, ...)."""
 
 
+class InstallationError(ParedownError, ImportError):
+    """The installation lacks something, or holds parts that do not fit each other."""
+
+
 @contextmanager
 def naming(place: str) -> Iterator[None]:
     """Puts the tensor, module or layer before what is wrong with it, where that does not say so."""

@@ -3,6 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+VERSION: str
+INTERFACE: str
 LAYOUT_VERSION: int
 MAX_DECODE_TOKENS: int
 MAX_EXPERTS: int

@@ -43,7 +43,9 @@ def _groups(controller: str, root: Path, membership: Path) -> Iterator[tuple[Pat
         if hierarchy == "0":
             top, unified = root, True
         elif controller in controllers.split(","):
-            top, unified = root / controller, False
+            # Some systems mount "cpu,cpuacct" together and link no name of its own to it.
+            apart = root / controller
+            top, unified = apart if apart.is_dir() else root / controllers, False
         else:
             continue
         group = top / path.lstrip("/")

@@ -4,7 +4,6 @@ Quality is measured through the executor that serves (evaluate/quality/quality.p
 by the protocol of evaluate/texts/text.py. Errors of layers are taken on the PyTorch decoder.
 """
 
-import importlib.metadata
 import math
 import platform
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ import numpy
 import tokenizers
 import torch
 
+import paredown
 from paredown.evaluate.quality.layer_error import LayerError, layer_errors
 from paredown.evaluate.quality.measurement import Measurement, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
@@ -147,7 +147,7 @@ def _all_notes(
 def versions() -> dict[str, str]:
     """The versions of what the figures may depend on."""
     return {
-        "paredown": importlib.metadata.version("paredown"),
+        "paredown": paredown.__version__,
         "python": platform.python_version(),
         **{name: str(module.__version__) for name, module in _VERSIONS.items()},
     }
