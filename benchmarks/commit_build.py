@@ -65,6 +65,12 @@ def _run(command: Sequence[str], root: Path) -> None:
     if done.returncode != 0:
         raise BuildError(
             f"`{' '.join(command[:4])} ...` failed with status {done.returncode}",
-            seen=done.stderr.strip()[-2000:],
+            seen=_told_errors(done.stderr),
             remedy="Compile that commit by hand to see why.",
         )
+
+
+def _told_errors(log: str) -> str:
+    """Returns the lines that name an error, the last first, or the end of the log."""
+    lines = [line.strip() for line in log.splitlines() if "rror: " in line]
+    return "; ".join(reversed(lines)) or log.strip()[-400:]

@@ -14,7 +14,6 @@ import pytest
 from paredown.cli.main import VERBS
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import ParedownError
-from paredown.installation import EXTRAS
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "paredown"

@@ -117,7 +117,7 @@ def build(tmp_path) -> Build:
             copy.write_text((source / name).read_text())
     (tree / "benchmarks" / "place.py").write_text(PLACE)
     (packages / "paredown").mkdir(parents=True)
-    for name in ("__init__.py", "errors.py"):
+    for name in ("__init__.py", "errors.py", "shown.py"):
         text = (Path(paredown.__file__).parent / name).read_text()
         (packages / "paredown" / name).write_text(text)
     return Build(tree=tree, packages=packages)

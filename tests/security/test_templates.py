@@ -171,7 +171,7 @@ def test_a_server_answers_beside_a_template_without_end_and_stops() -> None:
     with running_server(tokenizer=tokenizer) as server:
 
         def ask() -> None:
-            replies.append(server.client.post("/v1/chat/completions", json=body))
+            replies.append(server.client.post("/v1/chat/completions", json=body, timeout=60))
 
         clients = [threading.Thread(target=ask) for _ in range(3)]
         for client in clients:

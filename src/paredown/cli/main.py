@@ -119,7 +119,7 @@ def _run(words: list[str]) -> int:
         raise UsageError(
             "there is no such verb", seen=name, remedy=f"The verbs are {', '.join(VERBS)}."
         )
-    verb = _import_verb(name)
+    verb = cast(Verb, importlib.import_module(f"paredown.cli.verbs.{name}"))
     # It imports what help and a wrong verb do without.
     log_lines = importlib.import_module("paredown.cli.log_lines")
     log_lines.escape_logs_and_traces()

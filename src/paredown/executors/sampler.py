@@ -2,7 +2,8 @@
 
 A row's token depends only on that row, its request's state and the request's seed. The draw is a
 race with counter-based noise (Philox, Salmon et al., SC 2011), a function of seed, position and
-token. docs/internals/sampling.md defines what is computed, and in which order. R: rows, V: vocabulary.
+token. docs/internals/sampling.md defines what is computed, and in which order. R: rows,
+V: vocabulary.
 """
 
 from collections.abc import Sequence

@@ -139,7 +139,11 @@ def run(args: argparse.Namespace) -> int:
             signal.signal(signal.SIGHUP, server.handle_exit)
         if not is_loopback(sock.getsockname()[0]):
             tell(f"anyone who can reach {url} can use this model")
-        server.run(sockets=[sock])
+        try:
+            server.run(sockets=[sock])
+        finally:
+            # What is frozen is never let go of: the core would report it as leaked.
+            gc.unfreeze()
     return _exit_code(worker.failure, server.stopped_by)
 
 
