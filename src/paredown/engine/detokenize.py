@@ -1,4 +1,4 @@
-"""From tokens to text, a little at a time: whole characters, and nothing past a stop string."""
+"""Turns tokens into text incrementally: only whole characters, and nothing past a stop string."""
 
 from typing import Protocol, runtime_checkable
 
@@ -10,10 +10,10 @@ from paredown.engine.piece_detokenizer import (
 from paredown.models.text.clean_up import TextCleaner
 from paredown.models.text.token_texts import TokenTexts
 
-# Enough prompt to carry a word boundary into the answer (a SentencePiece tokenizer drops the
-# space before the first word it decodes).
+# Enough of the prompt to keep the word boundary before the answer. A SentencePiece tokenizer drops
+# the space before the first word that it decodes.
 NUM_CONTEXT_TOKENS = 4
-# No character is cut into so many tokens: most of what still seems cut then is no character.
+# No character spans this many tokens, so most of what still seems cut is no character.
 MAX_HELD_TOKENS = 16
 
 
@@ -29,19 +29,20 @@ class CleaningDecoder(Protocol):
 
 
 class Detokenizer(Protocol):
-    """Text of a growing token sequence."""
+    """Decodes a growing token sequence."""
 
     @property
     def num_cut_chars(self) -> int:
-        """How many characters are held back that would come out as U+FFFD."""
+        """Returns how many held-back characters would come out as U+FFFD."""
         ...
 
     def push(self, token_id: int) -> str:
-        """The text that `token_id` completes; empty inside a character."""
+        """Returns the text that `token_id` completes; it is empty inside a character."""
         ...
 
     def flush(self) -> str:
-        """What was held back; a cut character comes out as U+FFFD. Call it once, at the end."""
+        """Returns the text that was held back, with a cut character as U+FFFD. Call it once, at the
+        end."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""SamplingParams: how the tokens of one request are chosen and when it ends.
+"""SamplingParams: how the tokens of one request are chosen, and when it ends.
 
 docs/sampling.md defines every step and their order.
 """
@@ -27,9 +27,9 @@ MAX_CHOICES = 64
 MAX_TEMPERATURE = 100.0
 MAX_COUNT = 2**31
 
-# Called with the tokens generated so far before each token is drawn: the ids that are allowed next,
-# or a NumPy array of bool over the vocabulary, or None for no limit. It must not keep the list. An
-# exception or nothing allowed ends the request with an error.
+# Called with the tokens generated so far before each draw. It returns the ids that are allowed
+# next, a NumPy array of bool over the vocabulary, or None for no limit. It must not keep the list.
+# An exception or an empty result ends the request with an error.
 TokenFilter = Callable[[list[int]], Any]
 
 _PENALTY = Number(low=-2.0, high=2.0, remedy="Use a number from -2 to 2; 0 does nothing.")
@@ -75,14 +75,14 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """Checked when made. Raises ParameterError with the field, the value and the remedy.
+    """Validated on creation. Raises ParameterError with the field, the value and the remedy.
 
-    `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. Repetition is counted over
-    prompt and answer, presence and frequency over the answer. `bad_words` are sequences of token
-    ids: the last one is forbidden where the others stand before it. `seed` None lets the engine
-    draw one; of `n` answers number i has seed + i. `max_tokens` None means as many as the context
-    holds. Before `min_tokens` no stop ends the answer. `logprobs` None asks for none, 0 for the
-    chosen token's, k for the k best tokens' as well; `prompt_logprobs` the same of the prompt.
+    `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. The repetition penalty counts
+    prompt and answer; presence and frequency penalties count the answer. `bad_words` are sequences
+    of token ids: the last id is forbidden after the others. `seed` None lets the engine draw one;
+    answer i of `n` has seed + i. `max_tokens` None means as many as the context holds. Nothing ends
+    an answer before `min_tokens`. `logprobs` None returns none, 0 those of the chosen token, k also
+    those of the k best tokens; `prompt_logprobs` does the same for the prompt.
     """
 
     temperature: float = 1.0
@@ -110,10 +110,10 @@ class SamplingParams:
     def __post_init__(self) -> None:
         for name, rule in RULES.items():
             rule.check(name, getattr(self, name))
-        # What the caller does to its own dict later is no business of this.
+        # The caller may change its own dict later.
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
         if self.allowed_token_ids is not None:
-            # No more than a vocabulary: each token of an answer walks over them.
+            # Bounded by a vocabulary, because each generated token walks over them.
             object.__setattr__(
                 self, "allowed_token_ids", tuple(dict.fromkeys(self.allowed_token_ids))
             )
@@ -125,25 +125,26 @@ class SamplingParams:
             )
 
     def ending_token_ids(self, eos_token_ids: Iterable[int]) -> frozenset[int]:
-        """Any of these ends the answer."""
-        # Mostly the tokenizer's own set, one object for all requests.
+        """Returns the token ids that end the answer."""
+        # Usually the tokenizer's own set, one object for all requests.
         ending = _NO_TOKENS if self.ignore_eos else frozenset(eos_token_ids)
         return ending.union(self.stop_token_ids) if self.stop_token_ids else ending
 
     def choice(self, number: int) -> "SamplingParams":
-        """What answer `number` of `n` is asked for with: seed + number, wrapped at 64 bits."""
+        """Returns the parameters of answer `number` of `n`: its seed is seed + number, wrapped at
+        64 bits."""
         seed = self.seed
         if seed is not None:
             seed = (seed + number + 2**63) % 2**64 - 2**63
-        # Without the checks of __post_init__: lists of a request may be long, and choices many.
+        # Skips the checks of __post_init__: lists may be long and choices many.
         choice = copy(self)
         object.__setattr__(choice, "seed", seed)
         object.__setattr__(choice, "n", 1)
         return choice
 
     def check_token_ids(self, vocab_size: int) -> None:
-        """Raises ParameterError for a token id that the model does not have."""
-        # A dict can be changed after it was checked.
+        """Raises ParameterError for a token id outside the vocabulary."""
+        # A dict can be changed after its first check.
         RULES["logit_bias"].check("logit_bias", self.logit_bias)
         named = {
             "stop_token_ids": self.stop_token_ids,

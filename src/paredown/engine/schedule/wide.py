@@ -1,11 +1,11 @@
-"""Wide requests: answers that were asked for together, and what they leave to others.
+"""Wide requests: limits on answers that were requested together, in favour of others.
 
-One request may ask for a hundred answers. They would take every place to run, and each step would
-compute a hundred rows for whoever asked for one. So they hold three of four places at most. Beside
-others they have no more rows of a step than those have, and at least MIN_ROWS; for some steps after
-the last of these left they have SOON_ROWS, since who comes next must wait for the step under way.
-Who began first goes on first, and the rest keep their pages and wait. Nobody starves: when others
-have been away for SOON_STEPS, all rows are theirs, and a place of theirs goes by the policy.
+One request may ask for a hundred answers. They would take every place, and each step would compute
+a hundred rows while others wait for one. So they hold at most three of four places. Beside others,
+they get no more rows of a step than the others have, but at least MIN_ROWS. For some steps after
+the last of the others left they get SOON_ROWS, because a new request must wait for the current
+step. The oldest go first; the rest keep their pages and wait. None starves: once others have been
+away for SOON_STEPS, they get all rows, and places follow the policy.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,37 +16,38 @@ from paredown.engine.schedule.waiting_queue import WaitingQueue
 MIN_ROWS = 2
 SOON_ROWS = 8
 SOON_STEPS = 256
-# One place of so many is not theirs.
+# One place of this many is reserved for others.
 _PLACES_PER_RESERVED = 4
 
 
 class WideRequests:
-    """Says what those among the running may have; `lanes` is None where tenants are served alike,
-    which parts the places otherwise."""
+    """Decides what wide requests may take. `lanes` is None with fair shares, which divide the
+    places differently."""
 
     def __init__(self, num_places: int, lanes: "Lanes | None") -> None:
         self._num_places = num_places
         self._num_wide_places = num_places - num_places // _PLACES_PER_RESERVED
         self._lanes = lanes
-        # Steps since others ran.
+        # Steps since other requests ran.
         self._num_steps_alone = SOON_STEPS
 
     def is_closed(self, running: list[Request]) -> bool:
-        """Whether no more of them may start."""
+        """Returns whether no more wide requests may start."""
         return self._lanes is not None and _num_wide(running) >= self._num_wide_places
 
     def open_lanes(self, running: list[Request]) -> None:
-        """To be called before the first of the queue is asked for."""
+        """Must be called before the queue is asked for its first request."""
         if self._lanes is not None and self._lanes.wide:
             self._lanes.is_wide_closed = self.is_closed(running)
 
     def must_look(self, running: list[Request], *, has_pages: bool) -> bool:
-        """Whether the next step differs from the one before it, since others are to start."""
+        """Returns whether the next step must differ from the previous one because others will
+        start."""
         return self._num_due(running, has_pages) > 0 and _num_wide(running) > 0
 
     def taking_part(self, running: list[Request], *, has_pages: bool) -> list[Request]:
-        """The running that the next step computes. Prompts are computed in any case.
-        `has_pages`: whether those who wait are not known to lack them."""
+        """Returns the running requests that the next step computes. Prompts are always computed.
+        `has_pages` is False if the waiting requests are known to lack pages."""
         num_wide = _num_wide(running)
         num_others = len(running) - num_wide + self._num_due(running, has_pages)
         self._num_steps_alone = 0 if num_others else self._num_steps_alone + 1
@@ -63,7 +64,7 @@ class WideRequests:
         return found
 
     def _num_due(self, running: list[Request], has_pages: bool) -> int:
-        """Others that start in the next step."""
+        """Returns how many other requests start in the next step."""
         if self._lanes is None or not has_pages:
             return 0
         return min(len(self._lanes.others), self._num_places - len(running))
@@ -74,7 +75,8 @@ def _num_wide(running: list[Request]) -> int:
 
 
 class Lanes:
-    """Implements WaitingQueue over two: when no place is left for wide requests, others go on."""
+    """Implements WaitingQueue over two queues: when no place is left for wide requests, others go
+    on."""
 
     def __init__(self, make_queue: Callable[[], WaitingQueue]) -> None:
         self.others, self.wide = make_queue(), make_queue()
