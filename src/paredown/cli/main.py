@@ -1,4 +1,4 @@
-"""`paredown`: the command line. One verb per file, imported only when it is asked for."""
+"""`paredown`: the command line. Each verb has its own file, imported only on use."""
 
 import argparse
 import errno
@@ -34,9 +34,9 @@ VERBS: dict[str, str] = {
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-# What the system says when a file, stdout too, can take no more.
+# The system's errors when a file, or stdout, can take no more.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-# Modules that come with an extra, and the extra.
+# Modules that need an extra, and the extra's name.
 EXTRAS = {"torch": "compress", "matplotlib": "compress", "yaml": "compress"}
 
 EXAMPLES = """examples:
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_stdout() -> None:
-    """The interpreter flushes stdout once more at its end; that goes nowhere and does not fail."""
+    """Redirects stdout to nowhere, so that the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -110,7 +110,7 @@ def _run(words: list[str]) -> int:
         say_own(_help_text())
         return 0
     if words[0] in ("-V", "--version"):
-        # It brings the whole email package along: too much for every start.
+        # Imported late: it loads the whole email package.
         metadata = importlib.import_module("importlib.metadata")
         say(f"paredown {metadata.version('paredown')}")
         return 0
@@ -120,7 +120,7 @@ def _run(words: list[str]) -> int:
             "there is no such verb", seen=name, remedy=f"The verbs are {', '.join(VERBS)}."
         )
     verb = _import_verb(name)
-    # It imports what help and a wrong verb do without.
+    # Imported late: help and a wrong verb need none of it.
     log_lines = importlib.import_module("paredown.cli.log_lines")
     log_lines.escape_logs_and_traces()
     parser = _Parser(

@@ -1,7 +1,7 @@
 """Engine: runs steps for the submitted requests and returns pieces of their answers.
 
-Not thread-safe: one caller at a time. Every submitted request gets exactly one last output, with a
-finish reason, whatever happens to it.
+Not thread-safe: it allows one caller at a time. Every submitted request gets exactly one last
+output with a finish reason, whatever happens to it.
 """
 
 import secrets

@@ -31,7 +31,7 @@ MAX_INLINE_CHARS = 2**17
 
 
 class Piece:
-    """What one job has given: in a whole reply all of it, in a stream one step's worth."""
+    """The output of one job: all of it in a whole reply, one step's worth in a stream."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -47,7 +47,7 @@ class Piece:
 
 
 class WholeAnswer:
-    """All that one job has given, packed until it is written."""
+    """All output of one job, packed until it is written."""
 
     def __init__(self, number: int, prompt_token_ids: list[int]) -> None:
         self.number = number

@@ -7,14 +7,14 @@ from paredown.engine.schedule.scheduler import QueueFullError
 
 
 class Hold:
-    """What one request holds of a budget."""
+    """One request's share of a budget."""
 
     def __init__(self, budget: "Budget") -> None:
         self._budget = budget
         self._held = 0
 
     def add(self, num: int) -> None:
-        """Raises QueueFullError where so much is not left."""
+        """Raises QueueFullError where less than `num` is left."""
         budget = self._budget
         if budget.num_held + num > budget.most:
             raise QueueFullError(
@@ -26,7 +26,7 @@ class Hold:
         self._held += num
 
     def release(self) -> None:
-        """Gives all of it back; once more does nothing."""
+        """Returns all of it to the budget; a second call does nothing."""
         self._budget.num_held -= self._held
         self._held = 0
 

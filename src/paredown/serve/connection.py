@@ -83,8 +83,8 @@ class Connection(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """What uvicorn calls when there may be something to handle, in this round of the loop or in
-        a later one. First requests do not wait for those who have had an answer."""
+        """Handles events, in this round of the loop or a later one; uvicorn calls it. First
+        requests do not wait for connections that have already had an answer."""
         if self._is_turn_due:
             return
         address = self.client[0] if self.client else ""

@@ -1,5 +1,5 @@
-"""What a client may send. Strict: a field that we do not serve is refused by name, unless its value
-asks for nothing."""
+"""The request schema. It is strict: a field that we do not serve is refused by name, unless its
+value asks for nothing."""
 
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -124,8 +124,8 @@ class StreamOptions(Strict):
 
 
 class Generation(Strict):
-    """What both endpoints take. `user` names the tenant of fair shares; who sends no `cache_salt`
-    shares cached prefixes with all who send none. Other labels of a client have no effect."""
+    """The fields of both endpoints. `user` names the tenant for fair shares. Clients that send no
+    `cache_salt` share cached prefixes with each other. Other labels of a client have no effect."""
 
     model: Label | None = None
     max_tokens: int | None = None

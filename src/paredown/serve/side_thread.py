@@ -55,8 +55,8 @@ class SideThread:
         return len(self._waiting)
 
     async def run(self, receive: Receive, size: int, work: Callable[[Wanted], T]) -> T:
-        """What `work` gives or raises. Raises QueueFullError where too many wait, ClientGoneError
-        when the client hangs up; its body must have been read."""
+        """Returns or raises what `work` does. Raises QueueFullError where too many wait, and
+        ClientGoneError when the client hangs up; its body must have been read."""
         if self._num_inside > MAX_WAITING:
             raise QueueFullError(
                 f"too many long requests wait for their {self._name}",

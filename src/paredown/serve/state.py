@@ -1,4 +1,4 @@
-"""ServerState: what every endpoint shares."""
+"""ServerState: the state that all endpoints share."""
 
 import hmac
 import secrets
@@ -22,7 +22,7 @@ from paredown.shown import quoted
 
 
 class ServerTokenizer(PromptTokenizer, Protocol):
-    """What the HTTP edge needs of a tokenizer."""
+    """The part of a tokenizer that the server uses."""
 
     @property
     def has_chat_template(self) -> bool: ...
@@ -60,8 +60,8 @@ class ServerState:
             )
 
     def service(self, asked: Service, request: Request, num_answers: int) -> Service:
-        """What is `asked`, for whoever asks: a tenant that is not named is the client's address.
-        Where prefixes are kept apart, who names no salt shares them with the same tenant of the
+        """Completes `asked` for its sender: an unnamed tenant is the client's address. Where
+        prefixes are isolated, clients without a salt share them only with the same tenant at the
         same address."""
         address = address_group(request.client.host if request.client else "")
         salt = asked.cache_salt

@@ -29,7 +29,7 @@ class TokenBound:
 
     @classmethod
     def of(cls, context: Context, asked: int | None) -> "TokenBound":
-        """What is `asked` for; else nothing beside the context, where it ends an answer."""
+        """Returns the bound `asked` for, or the default: none if the context ends an answer."""
         if asked is None and context.sinks is not None:
             asked = max(context.spec.max_positions, DEFAULT_STREAMED_TOKENS)
         return cls(asked)

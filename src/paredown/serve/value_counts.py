@@ -45,7 +45,7 @@ class ValueCounts:
         self.num_values += outside.count(b",")
 
     def excess(self, limits: ValueLimits) -> str | None:
-        """What there is too much of, None where all is within the limits."""
+        """Returns which limit is exceeded, or None."""
         counts = {
             "strings": (self.num_strings, limits.num_strings),
             "lists and objects": (self.num_containers, limits.num_containers),

@@ -37,7 +37,7 @@ class CountedRequest(Request):
     """`page_contents` are non-negative numbers for the first full pages of the prompt. Equal
     numbers in two requests mean equal tokens; all other pages are the request's own.
 
-    `index` is the caller's.
+    `index` is for the caller.
     """
 
     __slots__ = ("_tokens", "index", "page_contents")

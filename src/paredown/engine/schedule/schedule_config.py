@@ -13,7 +13,7 @@ class ScheduleConfig:
     """`max_step_tokens` bounds the tokens of one step. At most `num_places` requests run; the
     others wait.
 
-    `fair_shares`: tenants are served alike, and the policy orders the requests of each.
+    `fair_shares` serves tenants equally; the policy then orders the requests of each.
     """
 
     max_step_tokens: int = 512

@@ -12,7 +12,7 @@ Chunk = tuple[Request, int]
 class StepPlan:
     """`page_copies` are (from, to) pairs, to be copied in this order before anything is computed.
 
-    `is_repeated`: the chunks are those of the plan before, each request a token further.
+    `is_repeated` means that the chunks are those of the previous plan, each one token further.
     """
 
     chunks: list[Chunk] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Maps a model's tensors to their names and row order in GGUF.
 
-What differs from family to family stands in the family's own file (families/gguf_rows.py).
+Differences between families are in the family's own file (families/gguf_rows.py).
 """
 
 from collections.abc import Iterator, Mapping

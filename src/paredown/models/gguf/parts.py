@@ -1,7 +1,7 @@
 """A model in one GGUF file, or split into several: NAME-00001-of-00003.gguf and so on.
 
-The first part has all metadata; each part says which it is (`split.no`, from 0), of how many
-(`split.count`), and how many tensors all parts have together (`split.tensors.count`).
+The first part has all metadata. Each part states its number (`split.no`, from 0), the number of
+parts (`split.count`), and the tensors of all parts together (`split.tensors.count`).
 """
 
 import re

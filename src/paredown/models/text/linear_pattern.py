@@ -1,4 +1,4 @@
-r"""Whether a regular expression of a tokenizer takes a time that is linear in the text.
+r"""Decides whether a tokenizer's regular expression takes time linear in the text.
 
 Oniguruma, the library's engine, backtracks: `(\w+)+!` takes 2^n steps on n letters, and `\s+$`
 takes n^2 on n spaces. A pattern counts as linear only if each branch either ends soon or ends with

@@ -146,7 +146,7 @@ def _check_part(part: Part, where: str) -> None:
 def _longest_mapped(charsmap: str) -> int:
     """Returns the bytes of the longest replacement for a character, or -1 if this is no valid map.
 
-    A map is the size of a trie, the trie in words of 4 bytes, and texts that end with a zero.
+    A map is the size of a trie, the trie in 4-byte words, and zero-terminated texts.
     """
     try:
         data = base64.b64decode(charsmap, validate=True)

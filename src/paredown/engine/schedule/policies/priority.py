@@ -1,6 +1,6 @@
 """Priority with linear aging: each level of priority is worth a fixed waiting time.
 
-Everybody ages alike, so who is before whom never changes while they wait, and a heap will do.
+All requests age alike, so their order never changes while they wait and a heap is enough.
 
 Bound: a request of priority p is overtaken only by requests that arrive less than
 (MAX_PRIORITY - p) * LEVEL_S after it.
