@@ -2,8 +2,8 @@
 
     python -m tools.draw_structures
 
-Rooms and arrows are read from the code (tools/rooms.py), steps from the numbered lists of
-docs/structures.md: a step is in the room of the first path that it names.
+Rooms and arrows come from the code (tools/rooms.py), steps from the numbered lists of
+docs/structures.md. A step belongs to the room of the first path that it names.
 """
 
 import re
