@@ -25,7 +25,7 @@ class PromptTokenizer(Protocol):
 
     @property
     def max_token_bytes(self) -> int | None:
-        """Returns the most bytes of text that a token stands for; None where unknown."""
+        """No token stands for more bytes of a text; None where that is not known."""
         ...
 
     def encode(self, text: str, /) -> list[int]: ...

@@ -14,7 +14,7 @@ class Hold:
         self._held = 0
 
     def add(self, num: int) -> None:
-        """Raises QueueFullError where less than `num` is left."""
+        """Raises QueueFullError where so much is not left."""
         budget = self._budget
         if budget.num_held + num > budget.most:
             raise QueueFullError(
@@ -26,7 +26,7 @@ class Hold:
         self._held += num
 
     def release(self) -> None:
-        """Returns all of it to the budget; a second call does nothing."""
+        """Gives all of it back; once more does nothing."""
         self._budget.num_held -= self._held
         self._held = 0
 

@@ -236,7 +236,7 @@ class Scheduler:
                     continue
                 num_certain = min(num_certain, request.num_covered_tokens)
             num_tokens = num_certain - request.num_computed_tokens
-            # Each later request gets its first token before this one gets a second, or a draft.
+            # Each request behind this one gets a token before this one gets a second, or a draft.
             if num_tokens > budget - num_behind:
                 num_tokens = budget - num_behind
             if request.draft_token_ids:
@@ -341,7 +341,7 @@ class Scheduler:
                 return
 
     def _is_promised(self, request: Request) -> bool:
-        """Returns whether the remaining places will go to followers of a better rank."""
+        """Whether the places that are left will be those of followers of a better rank."""
         num_left = self._num_places - len(self.running)
         if not self._followers.num_following or num_left <= 0:
             return False
@@ -375,8 +375,8 @@ class Scheduler:
         return len(drafts)
 
     def _preempt_for(self, request: Request, plan: StepPlan, *, has_place: bool) -> bool:
-        """Preempts the worst running request for a waiting one of a better rank, if the policy
-        allows it and enough pages would become free."""
+        """Preempts the running request of the worst rank for a waiting one of a better rank, where
+        the policy says so and enough pages would become free."""
         if not self._policy.preempts or self._shares is not None:
             return False
         worse = [one for one in self.running if _rank(one) > _rank(request)]

@@ -1,11 +1,11 @@
-"""Wide requests: limits on answers that were requested together, in favour of others.
+"""Wide requests: answers that were asked for together, and what they leave to others.
 
-One request may ask for a hundred answers. They would take every place, and each step would compute
-a hundred rows while others wait for one. So they hold at most three of four places. Beside others,
-they get no more rows of a step than the others have, but at least MIN_ROWS. For some steps after
-the last of the others left they get SOON_ROWS, because a new request must wait for the current
-step. The oldest go first; the rest keep their pages and wait. None starves: once others have been
-away for SOON_STEPS, they get all rows, and places follow the policy.
+One request may ask for a hundred answers. They would take every place to run, and each step would
+compute a hundred rows for whoever asked for one. So they hold three of four places at most. Beside
+others they have no more rows of a step than those have, and at least MIN_ROWS; for some steps after
+the last of these left they have SOON_ROWS, since who comes next must wait for the step under way.
+Who began first goes on first, and the rest keep their pages and wait. Nobody starves: when others
+have been away for SOON_STEPS, all rows are theirs, and a place of theirs goes by the policy.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from paredown.engine.schedule.waiting_queue import WaitingQueue
 MIN_ROWS = 2
 SOON_ROWS = 8
 SOON_STEPS = 256
-# One place of this many is reserved for others.
+# One place of so many is not theirs.
 _PLACES_PER_RESERVED = 4
 
 
@@ -32,7 +32,7 @@ class WideRequests:
         self._num_steps_alone = SOON_STEPS
 
     def is_closed(self, running: list[Request]) -> bool:
-        """Returns whether no more wide requests may start."""
+        """Whether no more of them may start."""
         return self._lanes is not None and _num_wide(running) >= self._num_wide_places
 
     def open_lanes(self, running: list[Request]) -> None:
@@ -46,8 +46,8 @@ class WideRequests:
         return self._num_due(running, has_pages) > 0 and _num_wide(running) > 0
 
     def taking_part(self, running: list[Request], *, has_pages: bool) -> list[Request]:
-        """Returns the running requests that the next step computes. Prompts are always computed.
-        `has_pages` is False if the waiting requests are known to lack pages."""
+        """The running that the next step computes. Prompts are computed in any case.
+        `has_pages`: whether those who wait are not known to lack them."""
         num_wide = _num_wide(running)
         num_others = len(running) - num_wide + self._num_due(running, has_pages)
         self._num_steps_alone = 0 if num_others else self._num_steps_alone + 1

@@ -84,8 +84,8 @@ class Fingerprint:
         return f"inputs are read {here or formats}, and were verified {there or formats}"
 
     def check_files(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> None:
-        """Raises CheckpointError for a file that differs from the verified one. The weights are
-        read only if loading did not already compute their digest."""
+        """Raises CheckpointError for a file that is not the one that was verified. The weights are
+        read only where loading did not have to know their digest."""
         _compare(checkpoint, self.small_files, _digest_small_files(checkpoint))
         verified = self.weight_files
         if is_gguf(checkpoint.path):

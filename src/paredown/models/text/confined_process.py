@@ -48,7 +48,7 @@ class ProgramError(Exception):
 
 
 class LateError(LimitError):
-    """The machine was too busy for the program, which may not be at fault."""
+    """The machine had no time for the program, which may be no fault of it."""
 
 
 class NotStartedError(ProgramError):

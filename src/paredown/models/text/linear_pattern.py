@@ -10,8 +10,7 @@ from functools import lru_cache
 
 from paredown.models.gguf.words import LINEAR_WORDS
 
-# These read spaces and may then fail. A later branch that takes the spaces reads them a second
-# time.
+# They read spaces and may fail then. Where a later branch takes these spaces, they are read twice.
 _SPACES = r"\s+"
 _SCANS_OF_SPACES = frozenset({r"\s*[\r\n]+", r"\s*[\r\n]", r"\s*[\r\n]{1,}", r"\s+(?!\S)"})
 # Groups of a few letters, and lookarounds of one letter.

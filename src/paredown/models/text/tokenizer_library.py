@@ -60,7 +60,7 @@ class TokenizerLibrary:
         self._library = library
         self._where = where
         self._process: ConfinedProcess | None = None
-        # The parts as in tokenizer.json.
+        # Its parts as tokenizer.json has them.
         self.normalizer_description = _description(library.normalizer)
         self.pre_tokenizer_description = _description(library.pre_tokenizer)
         self.decoder_description = _description(library.decoder)
