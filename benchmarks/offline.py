@@ -74,7 +74,7 @@ QUICK = Mix(num_requests=12, inputs=(8, 64), outputs=(4, 16))
 def make_jobs(
     lengths: list[tuple[int, int]], vocab_size: int, seed: int, share: int = 1
 ) -> list[Job]:
-    """Prompts of random tokens; with a `share` all lengths are divided by it."""
+    """Returns prompts of random tokens; `share` divides all lengths."""
     rng = np.random.default_rng((1, seed))
     return [
         (rng.integers(vocab_size, size=-(-num_input // share)).tolist(), -(-num_output // share))

@@ -161,7 +161,7 @@ class Engine:
                 logits = self.executor.step(step.slices)
             num_rows = step.num_rows
             assert len(logits) == num_rows, f"{len(logits)} rows of logits, not {num_rows}"
-        except Exception as error:  # the one place where a failing model meets its requests
+        except Exception as error:  # the only place where requests meet a failing model
             message = f"the model failed: {type(error).__name__}: {error}"
             return outputs + self._fail(plan.chunks, step.active, message)
         if not step.is_plain:

@@ -248,7 +248,7 @@ class Worker:
             self._serve(self._engine)
             self._abandon(self._engine)
             self._end("stopped")
-        except BaseException as error:  # the thread's last words: nobody may wait for it in vain
+        except BaseException as error:  # reported, so that nobody waits in vain
             self.failure = error
             self._end("dead")
             if not isinstance(error, ParedownError):
@@ -315,7 +315,7 @@ class Worker:
                 self._places |= {one.id: (session, i) for i, one in enumerate(made, len(requests))}
                 requests += made
                 yield
-        except Exception as error:  # a bug of ours, too, ends the session that met it alone
+        except Exception as error:  # even a bug of ours ends only this session
             if not isinstance(error, ParedownError):
                 LOGGER.exception("a request could not be submitted")
             for request in requests:

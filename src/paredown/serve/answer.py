@@ -1,6 +1,6 @@
 """Answer: runs the jobs of one HTTP request and sends a whole reply or a stream of pieces.
 
-The two endpoints differ in how a piece looks, which is what a Format says; the rest is here.
+The two endpoints differ only in the format of a piece, which a Format defines.
 """
 
 import secrets

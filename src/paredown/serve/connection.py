@@ -5,7 +5,7 @@
     the next request          KEEP_ALIVE_S
     that an answer is taken   WRITE_TIMEOUT_S without a byte, then it is cut off
 
-A connection that waits gives its place to a newcomer when places are short (serve/places.py).
+When places are short, a waiting connection gives way to a new one (serve/places.py).
 """
 
 import asyncio

@@ -100,7 +100,7 @@ class Server(uvicorn.Server):
     """Drains and returns on a signal. It does not raise the signal again, so the process can exit
     0.
 
-    After `drain_s` the worker is told to leave, and what is unfinished then is answered with 503.
+    After `drain_s` the worker is stopped, and unfinished requests are answered with 503.
     """
 
     def __init__(self, config: uvicorn.Config, worker: Worker, drain_s: int) -> None:

@@ -166,7 +166,7 @@ class PrefixCache:
         while index < end:
             page = pages[index]
             run = page_runs[page]
-            if run is None:  # it came after one that is forgotten
+            if run is None:  # it followed a page that is forgotten
                 index += 1
             elif run.pages[-1] != page or run.branches:
                 lost |= self._cut(run, run.pages.index(page))

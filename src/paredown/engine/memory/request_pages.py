@@ -163,7 +163,7 @@ class RequestPages:
             return
         node = request.sealed_node
         if start and not self.cache.has(node):
-            return  # what is before them was evicted: nobody could find them
+            return  # nobody could find them: a page before was evicted
         place = slice(start - request.num_released_pages, end - request.num_released_pages)
         own = request.pages[place].tolist()
         parent = request.salt if node is None else node

@@ -21,7 +21,7 @@ def allowed_tokens(
         array = np.asarray(found if isinstance(found, np.ndarray) else list(found))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # others' code: whatever it does ends its own request only
+    except BaseException as error:  # foreign code: any failure ends only its own request
         raise TokenFilterError(
             f"the token filter failed: {type(error).__name__}: {error}"
         ) from error

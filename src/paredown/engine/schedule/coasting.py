@@ -54,7 +54,7 @@ class CoastingScheduler(Scheduler):
         assert not config.fair_shares, "shares are of tokens as they come"
         assert not coasts or kept is None or kept.window is None, "a window gives pages back"
         self._may_coast = coasts
-        self._may_repeat = False  # those that coast are not looked at either
+        self._may_repeat = False  # coasting requests are not visited either
         self._coasting: dict[int, _Coast] = {}  # in the order of `running`
         # (step after which it has all its tokens, its place in that order, id).
         self._ends: list[tuple[int, int, int]] = []

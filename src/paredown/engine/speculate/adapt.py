@@ -158,7 +158,7 @@ class Adapter:
     ) -> dict[int, int]:
         """Returns K by request id, at most its limit; a missing id means 0. `num_tokens` is the
         step without draft tokens; `is_queued` says whether requests wait for a place."""
-        if not any(limits.values()):  # prompts and last tokens: nothing that does not pay
+        if not any(limits.values()):  # prompts and last tokens say nothing about gains
             return limits
         if self._num_since_none >= self._plain_probe_steps:
             self._num_plain_probes = _NUM_PROBES

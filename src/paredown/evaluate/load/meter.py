@@ -11,8 +11,9 @@ from paredown.executors.wrapped_executor import WrappedExecutor
 
 
 class Meter:
-    """Measures the steps of `executor` through the wrapper `metered`. A step is counted as reading
-    all weights once and, for each sequence, all keys and values up to its last token once."""
+    """Times the steps of `metered` that run through the wrapper `executor`. A step is counted as
+    reading all weights once and, for each sequence, all keys and values up to its last token once.
+    """
 
     def __init__(self, metered: MeasuredExecutor) -> None:
         self._metered = metered

@@ -32,7 +32,7 @@ _NUM_WARMING = 3
 
 
 class StepTimer:
-    """Sums the seconds that the steps of `executor` take, through the wrapper `timed`."""
+    """Sums the seconds of the steps of `timed` that run through the wrapper `executor`."""
 
     def __init__(self, timed: Executor) -> None:
         self._timed = timed

@@ -3,7 +3,7 @@
 `tokenizer.ggml.*` is what llama.cpp reads: tokens with types and merges ("gpt2", byte-level BPE,
 cut into words by a rule of llama.cpp's own that `pre` names), tokens with scores ("llama", that is
 SentencePiece's BPE), pieces of words ("bert"), or tokens of a unigram model ("t5").
-`tokenizer.huggingface.json`, where it is there, is tokenizer.json whole, and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+`tokenizer.huggingface.json`, if present, is the whole tokenizer.json and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 """
 
 import json
