@@ -67,8 +67,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb. The exit code is 2 for bad input or a full disk, 130 when interrupted, 128
-    plus the signal when stopped by one, 141 when nobody reads the output, else the verb's own."""
+    """Runs one verb and returns the exit code: 2 for bad input or a full disk, 130 when
+    interrupted, 128 plus the signal when stopped by one, 141 when nobody reads the output. Any
+    other code is the verb's own."""
     words = list(sys.argv[1:] if argv is None else argv)
     prepare_streams()
     try:

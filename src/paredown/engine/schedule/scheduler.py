@@ -79,8 +79,7 @@ class Scheduler:
         self.num_preemptions = 0
         # The step tokens and places that are open to the requests in `running`.
         self._num_step_tokens, self._num_places = config.max_step_tokens, config.num_places
-        # The number of free pages that was too small for the first waiting request; None if
-        # unknown.
+        # Free pages that were too few for the first waiting request; None if unknown.
         self._too_few_pages: int | None = None
         self._chunks: list[Chunk] = []
         self._may_repeat = not self._gives_pages_back and self._shares is None
@@ -99,9 +98,8 @@ class Scheduler:
     @property
     def max_tokens_per_request(self) -> int:
         """Returns the most tokens of prompt and answer together: the context, or all the pages if
-        that is less. The latter applies where a request keeps its pages or its window does not fit
-        in them. A request's last token is never computed and needs no page, but this is not relied
-        on."""
+        that is less, for requests that keep all pages or whose window exceeds them. The last token
+        is never computed and needs no page, but this is not relied on."""
         fewest = self._kept.most_pages(1)
         if fewest is not None and fewest <= self.pool.num_pages:
             return self.max_positions
@@ -181,9 +179,8 @@ class Scheduler:
         self._repetition = None
 
     def schedule(self) -> StepPlan:
-        """Returns the next step; it has no chunks only when nothing is left to do. The previous
-        plan must be computed, and requests without uncomputed tokens must have got another token or
-        ended."""
+        """Returns the next step, without chunks only when nothing is left to do. The last plan must
+        be computed; each request then has an uncomputed token or has ended."""
         if self._switch_tokens is not None:  # all tokens of who has grown long turn otherwise now
             for one in tuple(self.running):
                 if one.is_long != self._turns_as_long(one):
@@ -257,8 +254,7 @@ class Scheduler:
             self._shares.charge(request, num_tokens)
 
     def take_back(self, request: Request, num_tokens: int) -> None:
-        """Records that the last `num_tokens` tokens noted for the current step were not
-        computed."""
+        """Records that the last `num_tokens` tokens of the current step were not computed."""
         request.num_computed_tokens -= num_tokens
 
     def finish(self, request: Request, reason: FinishReason) -> None:
