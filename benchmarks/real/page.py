@@ -1,5 +1,6 @@
 """The page about real models, out of the JSON that a run writes."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -37,7 +38,8 @@ def markdown(document: Mapping[str, Any], heading: Sequence[str] = _HEADING) -> 
     lines = [*heading]
     for section in document["sections"]:
         machine = section["machine"]
-        lines += ["", f"## {section['title']}", "", section["protocol"], ""]
+        protocol = textwrap.fill(section["protocol"], 120, break_on_hyphens=False)
+        lines += ["", f"## {section['title']}", "", protocol, ""]
         lines += ["| | asked | found | met | decides |", "| --- | --- | --- | --- | --- |"]
         lines += [
             f"| {row['name']} | {row['asked']} | {row['found']} | {_MARKS[row['meets']]} | "

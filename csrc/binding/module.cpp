@@ -26,6 +26,11 @@ namespace paredown {
 
 NB_MODULE(_core, m) {
   m.doc() = "Paredown's native core: batched decoder steps over paged keys and values.";
+  // A daemon thread keeps what its frames hold when the interpreter ends, so a user is told
+  // nothing. The build that the tests run does tell.
+  nb::set_leak_warnings(PAREDOWN_LEAK_WARNINGS);
+  m.attr("VERSION") = PAREDOWN_VERSION;
+  m.attr("INTERFACE") = PAREDOWN_INTERFACE;
 
   m.def("supported_isas", [] {
     std::vector<std::string> names;

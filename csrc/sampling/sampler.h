@@ -1,6 +1,6 @@
 // From rows of logits to tokens. A row's result depends on that row and its request's state alone:
-// every sum runs over the tokens of the vocabulary in one fixed order. docs/sampling.md says what
-// is computed; tests/references/sampling.py says it slowly.
+// every sum runs over the tokens of the vocabulary in one fixed order. docs/internals/sampling.md
+// says what is computed; tests/references/sampling.py says it slowly.
 #pragma once
 
 #include <cstdint>

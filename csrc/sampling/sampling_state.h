@@ -10,7 +10,7 @@
 
 namespace paredown {
 
-// The meaning and the order of all this is in docs/sampling.md. The defaults change nothing.
+// docs/internals/sampling.md has the meaning and the order of all this. Defaults change nothing.
 struct SamplingConfig {
   double temperature = 1.0;  // 0: the largest logit wins
   int64_t top_k = 0;         // 0: every token

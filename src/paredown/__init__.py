@@ -9,6 +9,8 @@ The names below are imported when they are first used, so that `import paredown`
 import importlib
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from paredown.compress.calibrate.calibration import Calibration
     from paredown.compress.quantize.aqlm import AQLM
@@ -33,19 +35,24 @@ if TYPE_CHECKING:
         CapacityError,
         CheckpointError,
         ConfigError,
+        HubError,
+        InstallationError,
         OutputError,
         ParedownError,
         RequestError,
         UnsupportedError,
     )
     from paredown.evaluate.texts.calibration_text import CalibrationConfig
+    from paredown.executors.cache_config import CacheConfig
     from paredown.executors.load import load_executor
+    from paredown.executors.run_options import RunOptions
     from paredown.formats.table import FORMATS
     from paredown.jobs.compress import CompressedCheckpoint
     from paredown.jobs.compress import compress_and_verify as compress_checkpoint
     from paredown.jobs.convert import ConvertedCheckpoint
     from paredown.jobs.convert import convert_and_carry as convert_checkpoint
     from paredown.jobs.float_source import FromQuantized
+    from paredown.jobs.importance import ImportanceConfig
     from paredown.jobs.verify_config import VerifyConfig
     from paredown.kernels.thread_plan import ThreadPlan
     from paredown.models.checkpoint import Checkpoint
@@ -54,12 +61,19 @@ if TYPE_CHECKING:
     from paredown.optimize.optimize import optimize as optimize_checkpoint
     from paredown.optimize.optimize_result import OptimizeResult
     from paredown.spec.attention_sinks import AttentionSinks
+    from paredown.spec.weight import WeightSpec
 else:
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module 'paredown' has no attribute {name!r}")
-        return getattr(importlib.import_module(_MODULES[name]), _RENAMED.get(name, name))
+        installation = importlib.import_module("paredown.installation")
+        installation.check_python()
+        try:
+            module = importlib.import_module(_MODULES[name])
+        except ImportError as error:
+            installation.raise_explained(error)
+        return getattr(module, _RENAMED.get(name, name))
 
 
 # Where each name is defined. The type-checker imports above must match (tests/test_exports.py).
@@ -70,6 +84,7 @@ _MODULES = {
     "AttentionSinks": "paredown.spec.attention_sinks",
     "BeamCompletion": "paredown.engine.llm",
     "BeamSearchParams": "paredown.engine.sampling.beam_search",
+    "CacheConfig": "paredown.executors.cache_config",
     "Calibration": "paredown.compress.calibrate.calibration",
     "CalibrationConfig": "paredown.evaluate.texts.calibration_text",
     "CapacityError": "paredown.errors",
@@ -83,6 +98,9 @@ _MODULES = {
     "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
     "HQQ": "paredown.compress.quantize.hqq",
+    "HubError": "paredown.errors",
+    "ImportanceConfig": "paredown.jobs.importance",
+    "InstallationError": "paredown.errors",
     "LLM": "paredown.engine.llm",
     "LLMInt8": "paredown.compress.quantize.llm_int8",
     "Bounds": "paredown.optimize.bounds",
@@ -96,6 +114,7 @@ _MODULES = {
     "Recipe": "paredown.compress.recipe",
     "RequestError": "paredown.errors",
     "RequestOutput": "paredown.engine.request_output",
+    "RunOptions": "paredown.executors.run_options",
     "SamplingParams": "paredown.engine.sampling.sampling_params",
     "ScheduleConfig": "paredown.engine.schedule.schedule_config",
     "Score": "paredown.engine.score",
@@ -106,6 +125,7 @@ _MODULES = {
     "UnavailableError": "paredown.engine.worker",
     "UnsupportedError": "paredown.errors",
     "VerifyConfig": "paredown.jobs.verify_config",
+    "WeightSpec": "paredown.spec.weight",
     "compress_checkpoint": "paredown.jobs.compress",
     "convert_checkpoint": "paredown.jobs.convert",
     "load_executor": "paredown.executors.load",
@@ -130,6 +150,7 @@ __all__ = [
     "BeamCompletion",
     "BeamSearchParams",
     "Bounds",
+    "CacheConfig",
     "Calibration",
     "CalibrationConfig",
     "CapacityError",
@@ -140,6 +161,9 @@ __all__ = [
     "ConfigError",
     "ConvertedCheckpoint",
     "FromQuantized",
+    "HubError",
+    "ImportanceConfig",
+    "InstallationError",
     "LLMInt8",
     "OptimizeConfig",
     "OptimizeResult",
@@ -150,6 +174,7 @@ __all__ = [
     "Recipe",
     "RequestError",
     "RequestOutput",
+    "RunOptions",
     "SamplingParams",
     "ScheduleConfig",
     "Score",
@@ -160,6 +185,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "VerifyConfig",
+    "WeightSpec",
     "compress_checkpoint",
     "convert_checkpoint",
     "load_executor",

@@ -56,6 +56,10 @@ class OutputError(ParedownError):
     """An output could not be written (it exists already, the disk is full, ...)."""
 
 
+class InstallationError(ParedownError, ImportError):
+    """The installation lacks something, or holds parts that do not fit each other."""
+
+
 @contextmanager
 def naming(place: str) -> Iterator[None]:
     """Prefixes errors with the tensor, module or layer at fault, unless they already name it."""

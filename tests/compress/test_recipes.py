@@ -73,6 +73,7 @@ def test_names_that_make_no_sense() -> None:
         "rtn-gptq-int4-g128": "one quantizer",
         "awq-awq-int4-g128": "named twice",
         "nosuch-int4-g128": "no such format",
+        "mixed-4": "paredown optimize --formats mixed-4",
         "int8-kv-int3": "keys and values",
         "bf16-kv-int8": "there are none",
     }.items():

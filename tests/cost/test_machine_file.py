@@ -94,3 +94,10 @@ def test_a_calibration_is_kept_for_its_machine_alone(
     monkeypatch.setenv("PAREDOWN_CACHE", str(path))
     with pytest.raises(OutputError, match="could not be written"):
         save_step_fit(TRUTH)
+
+
+def test_a_user_without_a_home_is_told_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paredown.cost.machine_file.user_cache_folder", lambda: None)
+    assert find_step_fit("any", "generic", 1) is None
+    with pytest.raises(OutputError, match="PAREDOWN_CACHE"):
+        machine_folder()

@@ -56,7 +56,7 @@ DRAWS = {
     "sampled": SamplingParams(
         max_tokens=MAX_TOKENS, temperature=0.9, top_p=0.95, top_k=50, seed=7, logprobs=1
     ),
-    # Uses every step of docs/sampling.md at once.
+    # Every step of docs/internals/sampling.md at once.
     "shaped": SamplingParams(
         max_tokens=MAX_TOKENS,
         temperature=1.2,

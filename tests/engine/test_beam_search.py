@@ -25,8 +25,8 @@ def make_engine(*, vocab_size=512, failing_steps=frozenset(), num_pages=64, **li
 
 
 def naive_beam_search(prompt, params, vocab_size):
-    """Every continuation of every beam, sorted; as docs/sampling.md says it. And whether rounding
-    decides, so near are what was kept and what was not: on the way, and at the end."""
+    """Every continuation of every beam, sorted; as docs/internals/sampling.md says it. And whether
+    rounding decides, so near are what was kept and what was not: on the way, and at the end."""
     live, finished, is_tied = [(0.0, ())], [], False
 
     def best(paths, num_kept):

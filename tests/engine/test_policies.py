@@ -174,7 +174,8 @@ def test_nobody_is_preempted_for_a_request_that_would_not_fit_even_then():
 
 
 def bound_s(policy: str, request: Request) -> float:
-    """Only requests that arrive less than this after it may overtake it (docs/engine.md)."""
+    """Only requests that arrive less than this after it may overtake it
+    (docs/internals/engine.md)."""
     return {
         "first-come": 0.0,
         "priority": (MAX_PRIORITY - request.service.priority) * LEVEL_S,

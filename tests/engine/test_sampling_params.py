@@ -27,11 +27,11 @@ BAD = [
     ("stop", ("",)),
     ("stop", ("x" * 257,)),
     ("stop", ("a",) * 17),
-    ("stop", "text"),
+    ("stop", ""),
     ("stop", (3,)),
     ("stop_token_ids", (-1,)),
     ("stop_token_ids", (1,) * 257),
-    ("stop_token_ids", [1]),
+    ("stop_token_ids", ["1"]),
     ("logprobs", 21),
     ("logprobs", -1),
     ("prompt_logprobs", 21),
@@ -54,9 +54,12 @@ BAD = [
     ("logit_bias", [(3, 1.0)]),
     ("allowed_token_ids", ()),
     ("allowed_token_ids", (True,)),
-    ("allowed_token_ids", [3]),
+    ("allowed_token_ids", []),
     ("bad_words", ((),)),
     ("bad_words", ("word",)),
+    ("bad_words", [["word"]]),
+    ("bad_words", 5),
+    ("stop", {"a"}),
     ("bad_words", ((1,) * 65,)),
     ("bad_words", ((1,),) * 257),
     ("min_tokens", -1),
@@ -90,6 +93,17 @@ def test_a_bias_that_is_changed_later_changes_nothing_or_is_refused():
         with pytest.raises(ParameterError) as caught:
             changed.check_token_ids(512)
         assert caught.value.field == "logit_bias"
+
+
+def test_lists_and_a_single_stop_text_are_taken_and_copied():
+    words, stops = [[1, 2], [3]], ["x", "y"]
+    params = SamplingParams(bad_words=words, stop=stops, stop_token_ids=[5], allowed_token_ids=[7])
+    words[0].append(9)
+    stops.clear()
+    assert params == SamplingParams(
+        bad_words=((1, 2), (3,)), stop=("x", "y"), stop_token_ids=(5,), allowed_token_ids=(7,)
+    )
+    assert SamplingParams(stop="x") == SamplingParams(stop=("x",))
 
 
 def test_an_unknown_field_is_refused():

@@ -7,7 +7,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
-from paredown.engine.schedule.wide import MIN_ROWS, SOON_ROWS, SOON_STEPS
+from paredown.engine.schedule.wide import MIN_ROWS, PROMPT_TOKENS, SOON_ROWS, SOON_STEPS
 
 NUM_PLACES = 16
 
@@ -15,23 +15,25 @@ NUM_PLACES = 16
 class Driver:
     """A scheduler whose steps are taken as computed, each request drawing token 1."""
 
-    def __init__(self, **config):
+    def __init__(self, *, num_pages=4096, **config):
         config = {"max_running": NUM_PLACES, "prefix_cache": False} | config
         self.scheduler = Scheduler(
-            num_pages=4096, max_positions=4096, config=ScheduleConfig(**config)
+            num_pages=num_pages, max_positions=4096, config=ScheduleConfig(**config)
         )
         self.num_submitted = 0
 
-    def submit(self, num_answers: int, *, num_tokens: int = 2000) -> list[Request]:
+    def submit(
+        self, num_answers: int, *, num_tokens: int = 2000, num_prompt_tokens: int = 4
+    ) -> list[Request]:
         service, found = Service(num_together=num_answers), []
         for _ in range(num_answers):
             self.num_submitted += 1
             request = Request(
                 id=self.num_submitted,
                 params=SamplingParams(),
-                num_prompt_tokens=4,
-                token_ids=[self.num_submitted] * 4,
-                max_total_tokens=4 + num_tokens,
+                num_prompt_tokens=num_prompt_tokens,
+                token_ids=[self.num_submitted] * num_prompt_tokens,
+                max_total_tokens=num_prompt_tokens + num_tokens,
                 service=service,
             )
             self.scheduler.submit(request)
@@ -41,6 +43,7 @@ class Driver:
     def step(self) -> list[Request]:
         """Who took part."""
         plan = self.scheduler.schedule()
+        self.num_step_tokens = plan.num_tokens
         for request, num_tokens in plan.chunks:
             self.scheduler.advance(request, num_tokens)
             if request.num_computed_tokens == len(request.token_ids):
@@ -115,3 +118,37 @@ def test_fair_shares_know_no_lanes():
     driver = Driver(fair_shares=True)
     driver.submit(NUM_PLACES)
     assert len(driver.step()) == NUM_PLACES
+
+
+@pytest.mark.parametrize("policy", ["first-come", "priority", "deadline", "longest-prefix"])
+@pytest.mark.parametrize("prefix_cache", [False, True])
+def test_long_prompts_of_theirs_hold_nobody_up(policy, prefix_cache):
+    driver = Driver(num_pages=256, policy=policy, prefix_cache=prefix_cache)
+    wide = driver.submit(64, num_tokens=5, num_prompt_tokens=1900)
+    driver.step()
+    for _ in range(20):
+        (late,) = driver.submit(1, num_tokens=5)
+        for _ in range(5):
+            assert late in driver.step()
+            assert driver.num_step_tokens <= 1 + 4 + PROMPT_TOKENS + SOON_ROWS
+        assert late.finish_reason == "length"
+    for _ in range(5000):
+        driver.step()
+    assert all(one.finish_reason == "length" for one in wide)
+
+
+@pytest.mark.parametrize("policy", ["first-come", "longest-prefix"])
+def test_pages_that_they_have_grown_into_are_given_up(policy):
+    driver = Driver(num_pages=64, policy=policy)
+    wide = driver.submit(16, num_tokens=900)
+    for _ in range(200):
+        driver.step()
+    for _ in range(20):
+        (late,) = driver.submit(1, num_tokens=5, num_prompt_tokens=100)
+        for _ in range(5):
+            assert late in driver.step()
+    for _ in range(20_000):
+        if all(one.finish_reason for one in wide):
+            break
+        driver.step()
+    assert all(one.finish_reason == "length" for one in wide)

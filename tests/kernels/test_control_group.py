@@ -85,6 +85,12 @@ def test_version_1_has_its_quota_in_two_files(
     assert core_quota(tmp_path, membership(tmp_path, "5:cpu,cpuacct:/x\n0::/\n")) == cores
 
 
+def test_version_1_mounted_with_another_controller(tmp_path: Path) -> None:
+    folder = tmp_path / "cpu,cpuacct" / "service"
+    write_group(folder, cpu__cfs_quota_us=150000, cpu__cfs_period_us=100000)
+    assert core_quota(tmp_path, membership(tmp_path, "5:cpu,cpuacct:/service\n")) == 1.5
+
+
 @pytest.mark.parametrize(
     ("quota", "num_cores", "num_threads"), [(None, 4, 4), (2.9, 4, 2), (8.0, 4, 4), (0.5, 4, 1)]
 )

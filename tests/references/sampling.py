@@ -1,5 +1,5 @@
 """The slow, obvious sampler: NumPy float64, one token at a time, every step sorted and summed anew.
-docs/sampling.md numbers the steps."""
+docs/internals/sampling.md numbers the steps."""
 
 import math
 from collections.abc import Sequence

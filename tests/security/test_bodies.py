@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import threading
 
 import pydantic_core
@@ -87,7 +88,7 @@ def test_short_bodies_are_parsed_on_the_loop_and_long_ones_beside_it(server, par
 def test_commas_and_brackets_of_a_text_do_not_count(server, parsed):
     text = '[{",' * 60_000
     reply = post(server, json.dumps({**GOOD, "prompt": text}).encode())
-    assert "prompt tokens" in reply.json()["error"]["message"]
+    assert "longer than any prompt" in reply.json()["error"]["message"]
     assert len(parsed) == 1
 
 
@@ -131,3 +132,32 @@ def test_an_object_of_many_fields_has_one_error(server):
         reply = post(server, json.dumps(body).encode(), path)
         assert reply.status_code == 400
         assert len(reply.content) < 500
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other loopback addresses")
+def test_slow_bodies_of_one_address_leave_room_for_those_of_others(monkeypatch):
+    monkeypatch.setattr(intake, "MAX_BYTES_OF_ADDRESS", 500_000)
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 200000\r\n\r\n"
+    )
+    with running_server() as server:
+        port = int(server.url.rpartition(":")[2])
+
+        def send(source: str, body: bytes) -> socket.socket:
+            one = socket.create_connection(("127.0.0.1", port), 10, source_address=(source, 0))
+            one.sendall(head + body)
+            return one
+
+        bodies = server.state.intake.bodies
+        slow = [send("127.0.0.1", b" " * 199_000) for _ in range(2)]
+        server.wait_until(lambda: bodies.num_held == 2 * 199_000)
+        with send("127.0.0.1", b" " * 199_000) as third:
+            assert third.recv(4096).startswith(b"HTTP/1.1 429")
+        whole = b'{"prompt":"x","max_tokens":1}'
+        with send("127.0.0.2", whole + b" " * (200_000 - len(whole))) as other:
+            assert other.recv(4096).startswith(b"HTTP/1.1 200")
+        for one in slow:
+            one.close()
+        server.wait_until(lambda: not bodies.num_held)
+        assert not bodies.held_by

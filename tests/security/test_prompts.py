@@ -3,12 +3,16 @@
 import json
 import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import httpx
 import pytest
 
 from drivers.running_server import SPEC, running_server
 from fakes.toy_executor import ToyExecutor, ToyTokenizer
+from paredown.engine.prompt import USUAL_MAX_TOKEN_BYTES
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 from paredown.serve import side_thread
@@ -76,6 +80,60 @@ def test_a_text_that_no_tokens_can_hold_is_not_tokenized(stream):
         assert complete(server, too_long[1:]).status_code == 400
         assert tokenizer.encoded == [len(too_long) - 1]
         assert server.worker.num_open_answers == 0
+
+
+def test_a_tokenizer_of_an_unknown_bound_is_given_no_endless_text():
+    tokenizer = NotingTokenizer()
+    assert tokenizer.max_token_bytes is None
+    too_long = " " * (USUAL_MAX_TOKEN_BYTES * SPEC.max_positions)
+    with running_server(tokenizer=tokenizer) as server:
+        reply = complete(server, too_long)
+        assert reply.status_code == 400
+        assert "longer than any prompt" in reply.json()["error"]["message"]
+    assert not tokenizer.encoded
+
+
+class NotingTemplate(ToyTokenizer):
+    """Notes how many messages it renders, and how many conversations at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rendered = list[int]()
+        self.num_at_once = self.most_at_once = 0
+
+    def render_chat(self, messages):
+        self.rendered.append(len(messages))
+        self.num_at_once += 1
+        self.most_at_once = max(self.most_at_once, self.num_at_once)
+        time.sleep(0.02)
+        self.num_at_once -= 1
+        return "x"
+
+
+def chat(url: str, num_messages: int) -> httpx.Response:
+    message = {"role": "user", "content": ""}
+    body = {"messages": [message] * num_messages, "max_tokens": 1}
+    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=20)
+
+
+def test_more_messages_than_the_context_has_tokens_are_not_rendered():
+    tokenizer = NotingTemplate()
+    with running_server(tokenizer=tokenizer) as server:
+        reply = chat(server.url, SPEC.max_positions + 1)
+        assert reply.status_code == 400
+        assert reply.json()["error"]["param"] == "messages"
+        assert not tokenizer.rendered
+        assert chat(server.url, SPEC.max_positions).status_code == 200
+        assert tokenizer.rendered == [SPEC.max_positions]
+        assert server.worker.num_open_answers == 0
+
+
+def test_long_conversations_are_rendered_one_at_a_time():
+    tokenizer = NotingTemplate()
+    with running_server(tokenizer=tokenizer) as server, ThreadPoolExecutor(8) as clients:
+        replies = list(clients.map(partial(chat, server.url), [SPEC.max_positions] * 16))
+    assert [reply.status_code for reply in replies] == [200] * 16
+    assert tokenizer.most_at_once == 1
 
 
 def test_one_prompt_too_long_ends_the_work_for_the_others():

@@ -1,6 +1,7 @@
 """A chat template is a program of whoever made the model: it is compiled without being run, and it
 runs where its time, its memory and its output have an end."""
 
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -190,3 +191,25 @@ def test_a_server_answers_beside_a_template_without_end_and_stops() -> None:
         time.sleep(0.2)
     late.join(SOON_S)
     assert [reply.status_code for reply in replies] == [400] * 4
+
+
+@pytest.mark.parametrize("name", [1, None, 2.5, True])
+def test_names_of_templates_that_are_no_texts_are_damage(name: object) -> None:
+    source = [{"name": name, "template": "x"}, {"name": "other", "template": "y"}]
+    with pytest.raises(CheckpointError, match="as name"):
+        ChatTemplates(source, "t").render(
+            [{"role": "user", "content": "x"}], tools=None, special_tokens={}
+        )
+
+
+def test_a_server_that_can_start_no_process_says_that_it_cannot_answer_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not the client's fault, and other requests are answered."""
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    tokenizer = TemplateTokenizer("{{ messages }}")
+    body = {"model": "toy", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+    with running_server(tokenizer=tokenizer) as server:
+        assert server.client.post("/v1/chat/completions", json=body).status_code == 503
+        completion = {"model": "toy", "prompt": "x", "max_tokens": 4}
+        assert server.client.post("/v1/completions", json=completion).status_code == 200

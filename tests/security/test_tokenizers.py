@@ -280,6 +280,41 @@ def test_a_long_token_of_a_tokenizer_json_is_refused(tmp_path: Path) -> None:
 
 
 @needs_data("tokenizers")
+@pytest.mark.parametrize("between", [" ", r"\s", r" ?", r"[\s\S]"])
+def test_spaces_are_not_read_again_at_each(between: str, tmp_path: Path) -> None:
+    """The time grew with the square of the spaces, with Python's lock held."""
+    pattern = rf"\s*[\r\n]+|{between}|\s+"
+    path = write(tmp_path, pre_tokenizer=split(pattern))
+    assert not Tokenizer.open(path).encodes_here
+
+
+@pytest.mark.parametrize("name", ["continuing_subword_prefix", "end_of_word_suffix"])
+def test_a_long_mark_of_a_word_is_not_copied_here(name: str, tmp_path: Path) -> None:
+    model = {**description()["model"], name: "p" * 1_000_000}
+    tokenizer = Tokenizer.open(write(tmp_path, model=model))
+    assert not tokenizer.encodes_here
+    if name == "continuing_subword_prefix":
+        with pytest.raises(RequestError, match="came to a limit"):
+            tokenizer.encode("a" * 100_000)
+
+
+def test_a_long_token_does_not_become_a_reply() -> None:
+    model = {"type": "BPE", "vocab": {"a" * 1_000_000: 0, "b": 1}, "merges": []}
+    library = TokenizerLibrary.parse(json.dumps(description(model=model)).encode(), "t")
+    with pytest.raises(RequestError, match="1,000,000 characters"):
+        library.decode([1, 0, 0], skip_special_tokens=True)
+    assert library.decode([1, 1], skip_special_tokens=True) == "b b"
+
+
+def test_a_panic_of_a_decoder_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    """A client could have filled the log with the library's traces."""
+    decoder = {"type": "Strip", "content": "a", "start": 0, "stop": 9}
+    library = TokenizerLibrary.parse(json.dumps(description(decoder=decoder)).encode(), "t")
+    with pytest.raises(RequestError):
+        library.decode([0], skip_special_tokens=True)
+    assert "panicked" not in capfd.readouterr().err
+
+
 def test_real_tokenizers_run_here() -> None:
     """None of them needs a process of its own, but for one whose words may be of any length."""
     folder = data_folder("tokenizers")

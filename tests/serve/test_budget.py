@@ -29,3 +29,17 @@ def test_more_than_is_left_is_refused_and_nothing_is_taken():
     first.release()
     first.release()
     assert budget.num_held == 2
+
+
+def test_one_client_leaves_something_to_others():
+    budget = Budget(10, "things", 4)
+    first, second, third = (Hold(budget, client) for client in ("a", "a", "b"))
+    first.add(3)
+    with pytest.raises(QueueFullError, match="your requests"):
+        second.add(2)
+    second.add(1)
+    third.add(4)
+    for one in (first, first, second, third):
+        one.release()
+    assert budget.num_held == 0
+    assert not budget.held_by

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
+import paredown
 from paredown.cli.printed import say, say_json, say_own, tell
 from paredown.cli.stop_signals import stop_signals_raise
 from paredown.cli.streams import prepare_streams
 from paredown.errors import OutputError, ParedownError
+from paredown.installation import explain
 from paredown.stopped import StoppedError
 
 # Each verb is the module paredown.cli.<verb>, with the two functions of `Verb`.
@@ -36,8 +38,6 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 # The system's errors when a file, or stdout, can take no more.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-# Modules that need an extra, and the extra's name.
-EXTRAS = {"torch": "compress", "matplotlib": "compress", "yaml": "compress"}
 
 EXAMPLES = """examples:
   paredown optimize                        compress the built-in model, show what it costs
@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 code = _run(words)
             except ParedownError as error:
                 code = _report(error, as_json="--json" in words)
+            except ImportError as error:
+                code = _report(explain(error), as_json="--json" in words)
             sys.stdout.flush()
             return code
     except KeyboardInterrupt:
@@ -111,9 +113,7 @@ def _run(words: list[str]) -> int:
         say_own(_help_text())
         return 0
     if words[0] in ("-V", "--version"):
-        # Imported late: it loads the whole email package.
-        metadata = importlib.import_module("importlib.metadata")
-        say(f"paredown {metadata.version('paredown')}")
+        say(f"paredown {paredown.__version__}")
         return 0
     name, *rest = words
     if name not in VERBS:
@@ -132,19 +132,6 @@ def _run(words: list[str]) -> int:
     )
     verb.add_arguments(parser)
     return verb.run(parser.parse_args(rest))
-
-
-def _import_verb(name: str) -> Verb:
-    try:
-        return cast(Verb, importlib.import_module(f"paredown.cli.verbs.{name}"))
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
-            raise
-        raise UsageError(
-            f"`paredown {name}` needs {error.name}, which is not installed",
-            seen=f"no module {error.name}",
-            remedy=f"pip install 'paredown[{EXTRAS[error.name]}]'",
-        ) from error
 
 
 def _help_text() -> str:

@@ -1,9 +1,10 @@
-"""Simulated rounding of activations (docs/methods/activations.md): floats in, floats on a grid out.
+"""Simulates rounding of activations (docs/methods/activations.md): floats in, floats on a grid
+out.
 
 Shapes: T rows (tokens; of keys and values, tokens and heads), I columns, G groups of columns, C
-columns of a group. A grid has codes q, a scale s and a zero point z; q stands for (q - z) * s.
-Everything is found from the values alone (dynamic), or s and z are given (static). With M the
-largest magnitude that a scale is for, and h = 2^(b-1) - 1:
+columns of a group. A grid has codes q, a scale s and a zero point z; q stands for (q - z) * s. s
+and z are found from the values alone (dynamic) or given (static). With M the largest magnitude
+under a scale, and h = 2^(b-1) - 1:
 
     intB symmetric    s = M / h, q = round(clamp(x * (h / M))), z = 0    as the native kernels do
     intB asymmetric   s = (max - min) / (2^b - 1), z = round(-2^(b-1) - min / s), 0 counted in
@@ -45,10 +46,10 @@ NumberDType = Literal[
     "bf16",
 ]
 NUMBER_DTYPES: tuple[NumberDType, ...] = get_args(NumberDType)
-# What shares a scale: the whole tensor, a row, or a group of columns of a row.
+# The values that share a scale: the whole tensor, a row, or a group of a row's columns.
 Granularity = Literal["tensor", "token", "group"]
 
-# Of groups whose scale is a power of two (csrc/kernels/linear/prepare.h).
+# The largest code of groups whose scale is a power of two (csrc/kernels/linear/prepare.h).
 _LARGEST_POWER_CODE = 120
 
 _TORCH_DTYPES: dict[NumberDType, torch.dtype] = {
@@ -63,7 +64,7 @@ _LARGEST: dict[NumberDType, float] = {
     "fp16": MAX_FINITE["fp16"],
     "bf16": MAX_FINITE["bf16"],
 }
-# Half a step above the largest number: what lies there has another number as its nearest.
+# Half a step above the largest number: from there on the nearest number would be another.
 _REACH: dict[NumberDType, float] = {
     "fp8_e4m3": 464.0,
     "fp8_e5m2": 61440.0,
@@ -79,8 +80,8 @@ _GRID_NAME = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationGrid:
-    """`group_size` columns share a scale where `granularity` is "group"; a last group may be
-    shorter. fp16 and bf16 have no scales, and floats are symmetric."""
+    """A grid for activations. `group_size` columns share a scale if `granularity` is "group"; a
+    last group may be shorter. fp16 and bf16 have no scales, and floats are symmetric."""
 
     dtype: NumberDType = "int8"
     granularity: Granularity = "token"
@@ -120,7 +121,7 @@ class ActivationGrid:
 
     @property
     def name(self) -> str:
-        """'int8-token', 'int4-g128-asym', 'fp8_e4m3-tensor', 'fp16', ..."""
+        """The grid's name: 'int8-token', 'int4-g128-asym', 'fp8_e4m3-tensor', 'fp16', ..."""
         if not self.has_scales:
             return self.dtype
         share = f"g{self.group_size}" if self.granularity == "group" else self.granularity
@@ -131,17 +132,17 @@ class ActivationGrid:
         return _TORCH_DTYPES[self.dtype]
 
     def to_number(self, scaled: Tensor) -> Tensor:
-        """The nearest code, within the range."""
+        """Returns the nearest code within the range."""
         low, high = self.code_range
         if self.is_sign:
             return torch.where(scaled < 0, -1.0, 1.0).to(scaled.dtype)
         if self.is_integer:
             return scaled.clamp(low, high).round()
-        # float64 goes through float32, which the casts to 8 bits know.
+        # float64 is converted to float32 first, since the casts to 8 bits need that.
         return scaled.clamp(low, high).float().to(self._torch_dtype).to(scaled.dtype)
 
     def is_beyond(self, scaled: Tensor) -> Tensor:
-        """Which values the range made another number of than the nearest one."""
+        """Returns which values were clamped to the range."""
         low, high = self.code_range
         if self.is_sign:
             return torch.zeros_like(scaled, dtype=torch.bool)
@@ -149,12 +150,12 @@ class ActivationGrid:
             rounded = scaled.round()
             return (rounded < low) | (rounded > high)
         magnitudes, reach = scaled.abs(), _REACH[self.dtype]
-        # At half a step e4m3 keeps its largest number, which is the even one; the others do not.
+        # At half a step e4m3 rounds to its largest number, which is even; the others do not.
         return magnitudes > reach if self.dtype == "fp8_e4m3" else magnitudes >= reach
 
 
 def parse_grid(name: str) -> ActivationGrid:
-    """The grid of that `name`. Raises ConfigError."""
+    """Returns the grid of that name. Raises ConfigError."""
     found = _GRID_NAME.fullmatch(name)
     if found is None:
         raise ConfigError(
@@ -176,7 +177,7 @@ def parse_grid(name: str) -> ActivationGrid:
 
 @dataclass(frozen=True, kw_only=True)
 class StaticScale:
-    """One scale, above zero, and one zero point for everything that passes a point."""
+    """One scale above zero and one zero point for all values at a point."""
 
     scale: float
     zero: float = 0.0
@@ -184,8 +185,9 @@ class StaticScale:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
-    """`values` and `codes` have the input's shape; `scales` and `zeros` are [.., G, 1] of the
-    input's rows, or [1] for a whole tensor; `scaled` is what was rounded to codes of `grid`."""
+    """The result of rounding. `values` and `codes` have the input's shape. `scales` and `zeros`
+    are [.., G, 1] for the input's rows, or [1] for a whole tensor. `scaled` are the values that
+    were rounded to codes of `grid`."""
 
     values: Tensor
     codes: Tensor
@@ -196,15 +198,15 @@ class Rounded:
 
     @property
     def num_clamped(self) -> int:
-        """How many values lay beyond the range."""
+        """The number of values beyond the range."""
         return int(self.grid.is_beyond(self.scaled).sum())
 
 
 def round_activations(
     x: Tensor, grid: ActivationGrid, static: StaticScale | None = None
 ) -> Rounded:
-    """[.., T, I] values on `grid`: with scales found from themselves, or with the `static` one,
-    which serves a grid of granularity "tensor". NaN stays NaN."""
+    """Rounds [.., T, I] values to `grid`, with dynamic scales, or with the `static` one for a grid
+    of granularity "tensor". NaN stays NaN."""
     assert static is None or (grid.granularity == "tensor" and grid.has_scales), grid
     if not grid.has_scales:
         one = torch.ones(1, dtype=x.dtype)
@@ -223,8 +225,8 @@ def round_activations(
         inverses, zeros = scales.reciprocal(), torch.tensor([static.zero], dtype=x.dtype)
     else:
         scales, inverses, zeros = _find_scales(shared, grid)
-    # A product, not a quotient, as in the native kernels; zero points go with quotients, as in
-    # compressed-tensors.
+    # Symmetric grids multiply by the inverse, as the native kernels do. Grids with zero points
+    # divide, as compressed-tensors does.
     scaled = shared * inverses if grid.symmetric else shared / scales + zeros
     codes = grid.to_number(scaled)
     return Rounded(
@@ -244,14 +246,14 @@ def round_input(
     *,
     group_size: int | None = None,
 ) -> Tensor:
-    """[.., I] inputs as a linear layer reads them that was stored with these `activations`.
+    """Rounds [.., I] inputs as a linear layer stored with these `activations` reads them.
 
-    `input_scale` is that of int8_static; `group_size` the weight's, for int8_group and int16_group
-    (None: one scale per row): where the weight's groups have scales, too, those of inputs are
-    powers of two and codes end at 120 (csrc/kernels/linear/prepare.h). int16_group is int8_group
-    and what that leaves, rounded alike. int8_tensor, one dynamic scale for the whole tensor, is
-    SmoothQuant's O2 (arXiv 2211.10438); no stored format asks for it. The others are the native
-    kernels' bit for bit.
+    `input_scale` is the scale for int8_static. `group_size` is the weight's, for int8_group and
+    int16_group; None means one scale per row. If the weight's groups have scales too, those of
+    inputs are powers of two and codes end at 120 (csrc/kernels/linear/prepare.h). int16_group
+    rounds by int8_group, then rounds the remainder alike. int8_tensor, one dynamic scale for the
+    whole tensor, is SmoothQuant's O2 (arXiv 2211.10438); no stored format asks for it. The other
+    results equal the native kernels' bit for bit.
     """
     if activations == "fp32":
         return x
@@ -273,7 +275,7 @@ def round_input(
 def _rounded_groups(
     x: Tensor, activations: ActivationDType, group_size: int, has_powers: bool
 ) -> Tensor:
-    """int8_group, or int16_group: the same and what it leaves, rounded alike."""
+    """Rounds by int8_group, or by int16_group, which also rounds the remainder."""
     rounded = _rounded_group(x, group_size, has_powers)
     if activations == "int16_group":
         return rounded + _rounded_group(x - rounded, group_size, has_powers)
@@ -291,8 +293,8 @@ def _rounded_group(x: Tensor, group_size: int, has_powers: bool) -> Tensor:
 
 
 def round_inputs(module: nn.Linear, spec: WeightSpec, input_scale: float | None) -> RemovableHandle:
-    """From now on, until the handle is removed, the module reads its inputs as `round_input` leaves
-    them for a weight in `spec`. Super-blocks have one scale for the inputs of each."""
+    """Makes the module round its inputs by `round_input` for a weight in `spec`, until the handle
+    is removed. Super-blocks have one input scale each."""
     block = spec.traits.block
 
     def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -305,9 +307,9 @@ def round_inputs(module: nn.Linear, spec: WeightSpec, input_scale: float | None)
 
 
 def kernel_group_size(num_columns: int, group_size: int | None) -> int:
-    """Columns that share a scale of inputs, in int8_group and int16_group: the weight's groups, and
-    of a weight without any the largest of 128, 64 and 32 that divides its columns once they are
-    filled up to a multiple of 32 (csrc/weights/packed_linear.cpp)."""
+    """Returns how many columns share an input scale in int8_group and int16_group. These are the
+    weight's groups. A weight without groups uses the largest of 128, 64 and 32 that divides its
+    columns, padded to a multiple of 32 (csrc/weights/packed_linear.cpp)."""
     if group_size is not None and group_size < num_columns:
         return group_size
     padded = -(-num_columns // 32) * 32
@@ -315,14 +317,15 @@ def kernel_group_size(num_columns: int, group_size: int | None) -> int:
 
 
 def _powers_above(scales: Tensor) -> Tensor:
-    """The least powers of two from 2^-100 on that are no less; NaN above 2^104."""
+    """Returns the least powers of two, from 2^-100 on, that are no less; NaN above 2^104."""
     mantissas, exponents = torch.frexp(scales.clamp(min=2.0**-100))
     powers = torch.ldexp(torch.ones_like(scales), exponents - (mantissas == 0.5).to(torch.int32))
     return powers.masked_fill(~(scales <= 2.0**104), math.nan)
 
 
 def _shared(x: Tensor, grid: ActivationGrid) -> Tensor:
-    """`x` with what shares a scale in its last dimension; a short last group ends in zeros."""
+    """Returns `x` with values that share a scale in the last dimension; a short last group is
+    padded with zeros."""
     if grid.granularity == "tensor":
         return x.reshape(1, -1)
     if grid.granularity == "token":
@@ -334,26 +337,26 @@ def _shared(x: Tensor, grid: ActivationGrid) -> Tensor:
 
 
 def _find_scales(shared: Tensor, grid: ActivationGrid) -> tuple[Tensor, Tensor, Tensor]:
-    """Scales, what symmetric grids multiply with, and zero points, [.., 1] each."""
+    """Returns scales, the multipliers of symmetric grids, and zero points, [.., 1] each."""
     if grid.is_sign:
         scales = shared.abs().mean(-1, keepdim=True)
         return scales, torch.ones_like(scales), torch.zeros_like(scales)
     low, high = grid.code_range
     if grid.symmetric:
         limits = shared.abs().amax(-1, keepdim=True)
-        # A number over a tensor would be a product with the reciprocal, rounded twice.
+        # A number over a tensor would become a product with the reciprocal, which rounds twice.
         inverses = torch.full_like(limits, high) / limits
         return limits / high, inverses.masked_fill(inverses.isinf(), 0.0), torch.zeros_like(limits)
     lowest = shared.amin(-1, keepdim=True).clamp(max=0)
     highest = shared.amax(-1, keepdim=True).clamp(min=0)
-    # Halved first: the difference of two large values may pass the largest float.
+    # Each is halved first: the difference of two large values may exceed the largest float.
     scales = (highest / 2 - lowest / 2) / ((high - low) / 2)
     scales = scales.masked_fill(scales == 0, 1.0)
     return scales, scales.reciprocal(), (low - lowest / scales).clamp(low, high).round()
 
 
 def _unshared(part: Tensor, x: Tensor, grid: ActivationGrid) -> Tensor:
-    """Codes, which were clamped, or values, back in the shape of `x`."""
+    """Returns codes, clamped flags or values in the shape of `x`."""
     if grid.granularity == "group":
         return part.flatten(-2)[..., : x.shape[-1]]
     return part.reshape(x.shape)

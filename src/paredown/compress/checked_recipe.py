@@ -1,4 +1,4 @@
-"""A recipe and a checkpoint that can have it, checked before any work starts."""
+"""A recipe checked against a checkpoint, before any work starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,8 +13,8 @@ from paredown.models.files.folder_files import check_files
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRecipe:
-    """`schemes` says what each linear layer of `source` becomes, by module. The recipe is called by
-    the groups that its layers have."""
+    """`schemes` gives the scheme of each linear layer of `source`, by module. The recipe's name
+    has the group sizes that its layers have."""
 
     source: Checkpoint
     recipe: Recipe
@@ -22,9 +22,9 @@ class CheckedRecipe:
 
 
 def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
-    """Finds out what each linear layer becomes, by the recipe or that of the name. Raises
-    ConfigError for an unknown recipe, UnsupportedError for one that this model cannot have and for
-    a source that is compressed already, CheckpointError for one with files that are not copied."""
+    """Resolves a recipe, or its name, for each linear layer. Raises ConfigError for an unknown
+    recipe and CheckpointError for a source with files that are not copied. Raises UnsupportedError
+    for a recipe that this model cannot have and for a source that is already compressed."""
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
     require_floats(source)

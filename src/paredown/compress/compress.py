@@ -1,12 +1,13 @@
-"""Compression of a whole checkpoint by a recipe: a standard folder in, a standard folder out.
+"""Compresses a whole checkpoint by a recipe, from one standard folder to another.
 
-Quantized formats are for linear layers; embeddings, norms and biases stay as they are, unless a
-transform scaled them. Float formats cast every tensor. What needs no calibration is converted
-tensor by tensor: one is in memory, and a bounded number of finished bytes. What needs it is made
-first, layer by layer (compress/calibrate/walk.py), and lies on disk until it is written.
+Quantized formats apply to linear layers. Embeddings, norms and biases keep their values unless a
+transform scaled them. Float formats cast every tensor. Without calibration, tensors are converted
+one by one; memory holds one of them and a bounded number of finished bytes. With calibration the
+layers are made first, one by one (compress/calibrate/walk.py), and lie on disk until they are
+written.
 
-An output layer that was tied to the embedding becomes a tensor of its own when it is quantized: the
-embedding, of which a step reads single rows, stays in float beside it.
+An output layer that was tied to the embedding becomes a tensor of its own when it is quantized.
+The embedding, of which a step reads single rows, stays in floats.
 """
 
 import hashlib
@@ -46,9 +47,9 @@ from paredown.models.stored_inputs import with_stored_inputs
 from paredown.progress import OnProgress
 from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
 
-# Bytes of the source hashed at once.
+# The bytes of the source that are hashed at once.
 _HASHED_BYTES = 16 << 20
-# The part of a calibrated run that its walk takes.
+# The share of the walk in a calibrated run.
 _WALK_SHARE = 0.95
 
 
@@ -57,19 +58,19 @@ FinishCompress = Callable[[Path, tuple[str, ...]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class CompressResult:
-    """What was written, and what was not done as asked.
+    """The written checkpoint, and what was not done as asked.
 
     `bits_per_weight`  bits of all stored tensors over the parameters of the source
     `file_bytes`       size of the safetensors files
-    `num_quantized`    linear layers stored as codes, the output layer among them
-    `kept`             tensors left as they were in a quantized format (norms, embeddings, ...)
+    `num_quantized`    linear layers stored as codes, including the output layer
+    `kept`             tensors left unchanged in a quantized format (norms, embeddings, ...)
     `untied`           the output layer was tied to the embedding and became a tensor of its own
-    `clamped`          values beyond the range of the format that became its largest, by tensor
-    `schemes`          which linear layers became what
-    `notes`            of the methods: a damping that had to grow, a fallback, ...
-    `calibration`      the text that was looked at; None where none was needed
-    `predicted_bytes`  of memory at the peak of the calibration
-    `predicted_disk_bytes`  of activations on disk at that of theirs
+    `clamped`          values beyond the format's range that became its largest, by tensor
+    `schemes`          the schemes of the linear layers
+    `notes`            notes of the methods: a damping that had to grow, a fallback, ...
+    `calibration`      the calibration text; None if none was needed
+    `predicted_bytes`  peak memory of the calibration
+    `predicted_disk_bytes`  peak disk space of its activations
     """
 
     name: str
@@ -89,8 +90,8 @@ class CompressResult:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeLayers:
-    """A checkpoint that was made of the same source with the same calibration, by a recipe whose
-    layers are wanted again (Recipe.has_layers_of), and the notes of that."""
+    """A checkpoint made of the same source with the same calibration, by a recipe whose layers can
+    be reused (Recipe.has_layers_of), and its notes."""
 
     checkpoint: Checkpoint
     notes: tuple[str, ...]
@@ -107,15 +108,17 @@ def compress(
     on_progress: OnProgress | None = None,
     finish: FinishCompress | None = None,
 ) -> CompressResult:
-    """Writes `source` by the recipe (or that of the name) to the folder `output`, which appears
-    whole or not at all; what was written is opened and checked before it appears. `finish`, given
-    the folder and the result's notes, may add to it, and what it raises leaves no folder behind.
+    """Writes `source` by a recipe, or its name, to the folder `output`.
 
-    A calibrated run that was killed goes on where it was when it is started again; with `layers`
-    nothing is calibrated: they are those, bit for bit. Raises
-    ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
-    this model cannot have (the groups do not divide its columns, ...), CapacityError when it would
-    not fit in memory or on the disk, OutputError when `output` cannot be written.
+    The folder appears whole or not at all; the written files are opened and checked before.
+    `finish` is called with the folder and the result's notes and may add to it; if it raises, no
+    folder is left behind. A killed calibrated run resumes where it was when it is started again.
+    With `layers` nothing is calibrated: the result has those layers, bit for bit.
+
+    Raises ConfigError for an unknown recipe or a missing calibration. Raises UnsupportedError for
+    a recipe that this model cannot have (the groups do not divide its columns, ...). Raises
+    CapacityError if it would not fit in memory or on the disk, and OutputError if `output` cannot
+    be written.
     """
     report = on_progress or (lambda what, share: None)
     checked = recipe if isinstance(recipe, CheckedRecipe) else check_recipe(source, recipe)
@@ -159,7 +162,7 @@ def compress(
 
 
 def check_values(source: Checkpoint) -> None:
-    """Reads all weights. Raises CheckpointError naming the tensor that is not finite."""
+    """Reads all weights. Raises CheckpointError, with the tensor's name, if one is not finite."""
     for name, tensor in source.tensors.items():
         with naming(f"tensor {name}"):
             check_stored(tensor)
@@ -173,7 +176,8 @@ def _require_room(
     calibration: Calibration,
     output: Path,
 ) -> tuple[int, int]:
-    """Bytes of memory and of disk at the peaks of the calibration. Raises CapacityError."""
+    """Returns the bytes of memory and of disk at the peaks of the calibration. Raises
+    CapacityError."""
     memory = predict_memory(
         source.spec,
         calibration.num_tokens,
@@ -202,7 +206,7 @@ def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
 
 
 class _Job:
-    """Makes the tensors one by one and remembers what it did."""
+    """Makes the tensors one by one and records what it did."""
 
     def __init__(
         self,
@@ -223,13 +227,13 @@ class _Job:
         self._clamped: dict[str, int] = {}
 
     def take(self, finished: Mapping[str, StoredTensor]) -> None:
-        """What calibration has made, by name."""
+        """Takes the tensors that calibration made, by name."""
         self._finished = finished
         for name, tensor in finished.items():
             self._made.setdefault(_module_of(name), {})[name] = tensor
 
     def take_layers(self, layers: MadeLayers) -> None:
-        """Each module's tensors in the order in which a calibration makes them."""
+        """Takes finished layers, each module's tensors in the order of a calibration."""
         made = layers.checkpoint.tensors
         names = sorted(name for name in made if _module_of(name) in self._schemes)
         self.take({name: made[name] for name in names})
@@ -274,7 +278,7 @@ class _Job:
         on_progress("writing", 1.0)
 
     def _added(self, names: Collection[str]) -> Iterator[tuple[str, StoredTensor]]:
-        """What calibration made that is neither a weight nor in the source: scales of keys and
+        """Yields the tensors that calibration added to those of the source: scales of keys and
         values."""
         for name, tensor in self._finished.items():
             if name not in names and _module_of(name) not in self._schemes:
@@ -290,8 +294,8 @@ class _Job:
         return with_stored_inputs(config, *self._inputs())
 
     def _inputs(self) -> tuple[dict[str, ActivationDType], dict[str, WeightSpec]]:
-        """What the recipe rounds inputs to otherwise than its formats say, and the formats of all
-        modules that have inputs, by module."""
+        """Returns two tables by module: the inputs that the recipe rounds differently from its
+        formats, and the formats of all modules with inputs."""
         specs = {
             name: scheme.spec
             for name, scheme in self._schemes.items()
@@ -302,7 +306,8 @@ class _Job:
         }, specs
 
     def _quantization_config(self) -> dict[str, object]:
-        """One format for every linear module where most have it, the others by name."""
+        """Builds the section of config.json: the commonest format applies to every linear module,
+        others are named."""
         specs = {name: scheme.stored for name, scheme in self._schemes.items()}
         source, output = self._source, self._source.names.output
         outputs = source.names.output_names
@@ -342,8 +347,8 @@ class _Job:
             yield name, result.tensor
 
     def _quantized(self, module: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
-        """Scales have the dtype that config.json names, so that a library that takes that for them
-        dequantizes to the same bits."""
+        """Yields the stored tensors. Scales have the dtype that config.json names, so that a
+        library that uses it dequantizes to the same bits."""
         if module in self._made:
             yield from self._made[module].items()
             return
@@ -356,7 +361,7 @@ class _Job:
 
 
 def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
-    """The dtype of the floats in the folder: the recipe's, or that of the source's linear
+    """Returns the dtype of the folder's floats: the recipe's, or that of the source's linear
     layers."""
     if recipe.floats is not None:
         return recipe.floats
@@ -365,17 +370,17 @@ def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
 
 
 def _linear_names(source: Checkpoint) -> set[str]:
-    """The names of the transformer layers' linear modules."""
+    """Returns the names of the transformer layers' linear modules."""
     return {source.linear_name(role, layer) for role, layer in linear_places(source.spec)}
 
 
 def _module_of(name: str) -> str:
-    """The module of a tensor: its name without the last part."""
+    """Returns the module of a tensor: its name without the last part."""
     return name.rpartition(".")[0]
 
 
 def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -> str:
-    """A hash of every input that the bytes of a calibrated run follow from."""
+    """Returns a hash of every input that determines the bytes of a calibrated run."""
     parts = [
         source_digest(source),
         json.dumps(source.config, sort_keys=True),

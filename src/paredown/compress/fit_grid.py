@@ -1,4 +1,4 @@
-"""The search for each group's grid, by the range that it is to reach over.
+"""Searches each group's grid by the range that it covers.
 
 Shapes: O output rows, G groups of columns, C columns of a group.
 """
@@ -34,9 +34,9 @@ def fit_grid(
     estimator: RangeEstimator = "minmax",
     row_scales_O1: Tensor | None = None,
 ) -> Grid:
-    """A scale and a zero point for each [.., C] group of values; leading dimensions are kept. `mse`
-    of integer steps is that of squares. `row_scales_O1` are those that integer steps multiply; None
-    searches them."""
+    """Returns a scale and a zero point for each [.., C] group of values; leading dimensions are
+    kept. For integer steps, `mse` uses squared errors. `row_scales_O1` are the row scales of
+    integer steps; None searches them."""
     lowest = values_OGC.amin(-1).clamp(max=0)
     highest = values_OGC.amax(-1).clamp(min=0)
     if estimator == "percentile":
@@ -67,9 +67,9 @@ def fit_shared_grid(
     block_rows: int | None,
     estimator: RangeEstimator = "minmax",
 ) -> Grid:
-    """One scale and zero point for blocks of `block_rows` rows by `spec.group_size` columns; None
-    is all of them, so that None and None are one scale for the whole tensor. A last block may be
-    shorter. Stored as rows that happen to share their scales."""
+    """Returns one scale and zero point for each block of `block_rows` rows by `spec.group_size`
+    columns. None means all of them, so that None and None give one scale for the whole tensor. A
+    last block may be shorter. The grid is stored as rows that happen to share scales."""
     num_rows = weight_OI.shape[0]
     block_rows = block_rows or num_rows
     blocks: list[Grid] = []
@@ -88,13 +88,14 @@ def fit_shared_grid(
 
 
 def _distance(grid: Grid, values_OGC: Tensor) -> Tensor:
-    """What "mse" makes small, of each group."""
+    """Returns for each group the error that "mse" minimizes."""
     error_OGC = grid.values(grid.codes(values_OGC)).sub_(values_OGC)
     return error_OGC.abs_().pow_(_MSE_NORM).sum(-1)
 
 
 def _percentiles(values_OGC: Tensor) -> tuple[Tensor, Tensor]:
-    """The range without the outermost (1 - PERCENTILE) share of the values, half on each side."""
+    """Returns the range without the outermost (1 - PERCENTILE) share of the values, half on each
+    side."""
     ordered = values_OGC.sort(-1).values
     cut = int(values_OGC.shape[-1] * (1 - PERCENTILE) / 2)
     last = ordered.shape[-1] - 1

@@ -1,9 +1,9 @@
-"""Grids in PyTorch: the numbers that a weight may become.
+"""Grids in PyTorch: the values that a weight can take.
 
 Shapes: O output rows, G groups of columns, C columns of a group. The conventions are those of
-formats/integer.py and formats/fp8.py; in float32 the codes are theirs bit for bit. In float64 the
-same functions serve as their own reference. A code is a float holding a whole number (integers,
-signed) or an e4m3 number (fp8); its value is (code - zero) * scale.
+formats/integer.py and formats/fp8.py; in float32 the codes are equal bit for bit. In float64 the
+same functions are their own reference. A code is a float that holds an integer (integers, signed)
+or an e4m3 number (fp8); its value is (code - zero) * scale.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ TORCH_DTYPES: dict[ScaleDType, torch.dtype] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """`scales_OG` above zero and storable in `scale_dtype`; `zeros_OG` signed codes, 0 where the
-    spec is symmetric. `row_scales_O1` where the spec has integer steps: `scales_OG` are whole
-    multiples of them (compress/progressive_groups.py)."""
+    """`scales_OG` are above zero and storable in `scale_dtype`. `zeros_OG` are signed codes, 0 if
+    the spec is symmetric. `row_scales_O1` exist if the spec has integer steps: `scales_OG` are
+    then integer multiples of them (compress/progressive_groups.py)."""
 
     spec: WeightSpec
     scale_dtype: ScaleDType
@@ -49,7 +49,7 @@ class Grid:
 
 
 def fused_grid(parts: Sequence[Grid], num_blocks: int = 1) -> Grid:
-    """The grid of a module that holds several roles, from those of its parts."""
+    """Returns the grid of a module that holds several roles, from the grids of its parts."""
 
     def rows(tensors: list[Tensor]) -> Tensor:
         return stored_rows(tensors, num_blocks).to(tensors[0].dtype)
@@ -64,7 +64,7 @@ def fused_grid(parts: Sequence[Grid], num_blocks: int = 1) -> Grid:
 
 
 def code_range(spec: WeightSpec) -> tuple[float, float]:
-    """The smallest and the largest code."""
+    """Returns the smallest and the largest code."""
     if spec.dtype == "fp8":
         return -MAX_FP8, MAX_FP8
     half = float(1 << (spec.bits - 1))
@@ -72,7 +72,7 @@ def code_range(spec: WeightSpec) -> tuple[float, float]:
 
 
 def encode(values: Tensor, scales: Tensor, zeros: Tensor, spec: WeightSpec) -> Tensor:
-    """The nearest code of each value, ties to even; scales and zeros broadcast."""
+    """Returns the nearest code of each value, ties to even; scales and zeros broadcast."""
     low, high = code_range(spec)
     codes = (values / scales).add_(zeros).clamp_(low, high)
     if spec.dtype == "fp8":
@@ -87,13 +87,13 @@ def decode(codes: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
 def grid_of_range(
     lowest_OG: Tensor, highest_OG: Tensor, spec: WeightSpec, scale_dtype: ScaleDType
 ) -> Grid:
-    """The grid that reaches from `lowest_OG` (at most 0) to `highest_OG` (at least 0)."""
+    """Returns the grid that covers `lowest_OG` (at most 0) to `highest_OG` (at least 0)."""
     low, high = code_range(spec)
     if spec.symmetric:
         steps = high if spec.dtype == "fp8" else (high - low) / 2
         scales_OG = torch.maximum(-lowest_OG, highest_OG) / steps
     else:
-        # Halved first: the difference of two large values may pass the largest float.
+        # Each is halved first: the difference of two large values may exceed the largest float.
         scales_OG = (highest_OG / 2 - lowest_OG / 2) / ((high - low) / 2)
     scales_OG = storable_scales(scales_OG, scale_dtype)
     zeros_OG = torch.zeros_like(scales_OG)
@@ -103,19 +103,19 @@ def grid_of_range(
 
 
 def storable_scales(scales: Tensor, dtype: ScaleDType) -> Tensor:
-    """Rounded to `dtype`, finite, and never zero; formats/integer.py's in PyTorch."""
+    """Rounds scales to `dtype` and keeps them finite and nonzero, like formats/integer.py."""
     rounded = scales.clamp(max=MAX_FINITE[dtype]).to(TORCH_DTYPES[dtype]).to(scales.dtype)
     return torch.where(rounded == 0, EPSILON[dtype], rounded)
 
 
 def grouped(weight_OI: Tensor, group_size: int | None) -> Tensor:
-    """[O, I] as [O, G, C]; the caller has checked that groups divide the columns."""
+    """Reshapes [O, I] to [O, G, C]; the groups must divide the columns."""
     return weight_OI.reshape(weight_OI.shape[0], -1, group_size or weight_OI.shape[1])
 
 
 def to_weight(codes_OI: Tensor, grid: Grid) -> GridWeight:
-    """Codes on `grid` as they are stored. Raises CheckpointError when the scales are not finite,
-    as those of weights that are not."""
+    """Returns codes on `grid` in their stored form. Raises CheckpointError if the scales are not
+    finite, as for weights that are not."""
     if not bool(torch.isfinite(grid.scales_OG).all() and torch.isfinite(codes_OI).all()):
         raise CheckpointError(
             "a weight became values that are not finite numbers",

@@ -1,6 +1,7 @@
-"""Groups that follow the model: each layer has the largest of several that divides its columns.
+"""Group sizes that adapt to the model: each layer uses the largest of several that divides its
+columns.
 
-In the name of a format the sizes stand one after another, from large to small: int4-g128-g64-g32.
+A format's name lists the sizes from large to small: int4-g128-g64-g32.
 """
 
 import re
@@ -11,21 +12,21 @@ from paredown.errors import ConfigError
 from paredown.formats.table import GROUP_SIZES, RECIPE_FORMATS
 from paredown.spec.weight import WeightSpec
 
-# All sizes, for a search that has to fit any model.
+# All sizes, for a search that must fit any model.
 ANY_GROUPS = tuple(sorted(GROUP_SIZES, reverse=True))
-# Before what the inputs of a format are rounded to.
+# Precedes the inputs' rounding in a format's name.
 INPUTS_MARK = "-on-"
 _NAME = re.compile(r"(?P<numbers>[^-]+)(?P<sizes>(?:-g\d+){2,})(?P<ending>(?:-.+)?)")
 
 
 def groups_name(sizes: Sequence[int]) -> str:
-    """'-g128-g64-g32', as it stands in a format's name."""
+    """Returns '-g128-g64-g32', as in a format's name."""
     return "".join(f"-g{size}" for size in sizes)
 
 
 def split_groups(name: str) -> tuple[str, tuple[int, ...]]:
-    """A format's name with the first of its group sizes alone, and all of them; none where the name
-    has not several. Raises ConfigError for sizes that do not fall."""
+    """Returns a format's name with only its first group size, and all sizes; no sizes unless it
+    has several. Raises ConfigError for sizes that do not fall."""
     match = _NAME.fullmatch(name)
     if match is None:
         return name, ()
@@ -40,8 +41,8 @@ def split_groups(name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def fit_groups(spec: WeightSpec, sizes: Collection[int], num_columns: int) -> WeightSpec:
-    """The spec with the largest of these groups that divides the columns, with the smallest where
-    none does, and as it is where there is nothing to choose from."""
+    """Returns the spec with the largest of these groups that divides the columns, or with the
+    smallest if none does. Without sizes the spec is unchanged."""
     if not sizes:
         return spec
     fitting = [size for size in sizes if num_columns % size == 0]
@@ -49,8 +50,8 @@ def fit_groups(spec: WeightSpec, sizes: Collection[int], num_columns: int) -> We
 
 
 def find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]] | None:
-    """The format that recipes call so, which may end in what its inputs are rounded to
-    (int4-g64-on-bf16), and the group sizes to choose from; None for an unknown one."""
+    """Returns the format by its name in recipes, which may end in its inputs' rounding
+    (int4-g64-on-bf16), and the group sizes to choose from. Returns None for an unknown one."""
     body, mark, inputs = name.partition(INPUTS_MARK)
     first, sizes = split_groups(body)
     spec = RECIPE_FORMATS.get(first)

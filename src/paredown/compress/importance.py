@@ -1,4 +1,4 @@
-"""Importance: how much each column of a linear layer counts, as the mean square of its input."""
+"""Importance: how much each column of a linear layer matters, as the mean square of its input."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class ColumnImportance:
     num_rows: float
 
     def mean_squares(self) -> Floats | None:
-        """The numbers, [I]. None for a layer that saw no input, such as an expert that no token was
-        sent to: all its columns count alike."""
+        """Returns the mean squares [I]. Returns None for a layer without inputs, such as an expert
+        that no token was sent to: all its columns then count alike."""
         if self.num_rows == 0:
             return None
         return (self.sum_squares_I / np.float32(self.num_rows)).astype(np.float32)
@@ -26,9 +26,9 @@ class ColumnImportance:
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """`modules` by the names of linear modules, the table of embeddings where it is the output
-    layer too; `text` says what was read, `num_windows` and `num_tokens` how much of it; `notes`
-    what of a file is not used."""
+    """`modules` is keyed by the names of linear modules, including the table of embeddings if it
+    is also the output layer. `text` names the text, `num_windows` and `num_tokens` its length.
+    `notes` say what of a file is unused."""
 
     modules: Mapping[str, ColumnImportance]
     text: str

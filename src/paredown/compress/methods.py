@@ -1,4 +1,4 @@
-"""The methods by the names that recipes call them."""
+"""The methods by their names in recipes."""
 
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.awq import AWQ

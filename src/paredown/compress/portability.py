@@ -1,17 +1,17 @@
-"""Limits of other programs with a checkpoint that was written."""
+"""Limits of other programs with a written checkpoint."""
 
 from paredown.formats.stored.compressed_tensors.form import CompressedForm
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import expert_index
 
-# Seen with compressed-tensors 0.20: it makes one tensor of a layer's experts from packed codes
-# without zero points or from fp8, and fails on what else it finds.
+# Seen with compressed-tensors 0.20. It merges a layer's experts into one tensor if they have fp8 or
+# packed codes without zero points, and fails on anything else.
 LIBRARY = "Transformers 5.23"
 
 
 def portability_notes(written: Checkpoint) -> tuple[str, ...]:
-    """Notes of what Transformers does not load: experts whose inputs are quantized too, or whose
-    packed codes have zero points."""
+    """Returns notes on what Transformers does not load: experts whose inputs are quantized too, or
+    whose packed codes have zero points."""
     reasons = set()
     for layer in range(written.spec.num_layers):
         for role in written.spec.linear_shapes(layer):

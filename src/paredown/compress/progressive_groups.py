@@ -1,11 +1,11 @@
-"""Progressive group quantization (QoQ; QServe, arXiv 2405.04532, section 4.1; docs/methods/qoq.md):
-a group's scale is its row's scale times a small whole number, its step.
+"""Progressive group quantization (QoQ; QServe, arXiv 2405.04532, section 4.1;
+docs/methods/qoq.md): a group's scale is its row's scale times a small integer, its step.
 
-A code q with zero point z then stands for (q - z) * step * row scale, and (q - z) * step is an
-8-bit integer: a kernel of int8 rows multiplies with it and scales a row once. The paper rounds to
-int8 first and that to int4. Here both scales are found at once: for a few row scales, the step of
-each group is the one of least squared error among those near to what the group alone would have. A
-row scale has so few significant bits that its product with a step is exact in every scale dtype.
+A code q with zero point z then stands for (q - z) * step * row scale. (q - z) * step is an 8-bit
+integer, so a kernel of int8 rows multiplies with it and scales a row once. The paper rounds to
+int8 first and that to int4. Here both scales are found at once: for a few row scales, each group
+takes the step of least squared error near its own best scale. A row scale has so few significant
+bits that its product with a step is exact in every scale dtype.
 
 Shapes: O output rows, G groups of columns, C columns of a group.
 """
@@ -21,25 +21,25 @@ from paredown.formats.floating import MAX_FINITE
 from paredown.formats.integer_steps import MOST_STEPS
 from paredown.spec.weight import ScaleDType
 
-# bf16 holds 8 significant bits, and steps have 4 beside their zeros.
+# bf16 holds 8 significant bits, and steps have 4 besides their trailing zeros.
 _ROW_BITS = 4
-# Of the least row scale at which no range is cut. Twice as many win less than a hundredth of the
-# squared error (the built-in model, docs/log.md).
+# Shares of the least row scale at which no range is cut. Twice as many gain almost nothing
+# (docs/log.md).
 _ROW_SHARES = (0.9, 1.0, 1.1, 1.2)
-# Steps that are tried, from the one at or just below the wanted scale: its neighbours, or ranges
-# that are cut down to some four fifths too.
+# The steps to try, counted from the one at or just below the wanted scale: its neighbours, or also
+# steps that cut ranges down to about four fifths.
 NEIGHBOURS = (0, 1)
 NEIGHBOURS_AND_CUTS = (-2, -1, 0, 1)
-# Values rounded at once: bounds the temporaries, and keeps them in the cache.
+# Values rounded at once; this limits the temporaries and keeps them in the cache.
 _CHUNK_VALUES = 1 << 18
 
 
-# What the changes of values [O, G, C] cost, of each group [O, G]; it may overwrite the changes.
+# The cost [O, G] of changes of values [O, G, C] for each group; it may overwrite the changes.
 GroupLoss = Callable[[Tensor], Tensor]
 
 
 def squares(moved_OGC: Tensor) -> Tensor:
-    """How far the weights themselves move."""
+    """Returns the squared changes of the weights themselves."""
     return moved_OGC.square_().sum(-1)
 
 
@@ -50,8 +50,9 @@ def fit_progressive_groups(
     row_scales_O1: Tensor | None = None,
     loss: GroupLoss = squares,
 ) -> Grid:
-    """The grid of integer steps with the least `loss`. `wanted` is what each group alone would
-    have, and gives the zero points; row scales are searched unless they are given."""
+    """Returns the grid of integer steps with the least `loss`. `wanted` is the grid that each
+    group alone would have; it determines the zero points. Row scales are searched unless they are
+    given."""
     if row_scales_O1 is None:
         least_O1 = (wanted.scales_OG / most_steps(wanted.zeros_OG)).amax(1, keepdim=True)
         tried = [short_scales(least_O1 * share, wanted.scale_dtype) for share in _ROW_SHARES]
@@ -71,24 +72,25 @@ def fit_progressive_groups(
 
 
 def most_steps(zeros_OG: Tensor) -> Tensor:
-    """The largest step with which all 16 codes, less their zero point, stay within 8 bits."""
+    """Returns the largest step for which all 16 codes, less their zero point, stay within 8
+    bits."""
     codes_below_OG = zeros_OG + 8
     fitting_OG = torch.minimum(128 / codes_below_OG, 127 / (15 - codes_below_OG))
     return fitting_OG.floor().clamp(max=MOST_STEPS)
 
 
 def nearest_steps(scales_OG: Tensor, zeros_OG: Tensor, row_scales_O1: Tensor) -> Tensor:
-    """The scales nearest to `scales_OG` that are steps of their rows."""
+    """Returns the scales nearest to `scales_OG` that are steps of their rows."""
     steps_OG = (scales_OG / row_scales_O1).round().clamp(min=1)
     return torch.minimum(steps_OG, most_steps(zeros_OG)) * row_scales_O1
 
 
 def short_scales(scales: Tensor, dtype: ScaleDType) -> Tensor:
-    """Rounded to so few bits that every step's product with them is exact in `dtype`, finite and
-    above zero."""
+    """Rounds scales to so few bits that every step's product with them is exact in `dtype`, and
+    keeps them finite and above zero."""
     mantissas, exponents = torch.frexp(scales.clamp(max=MAX_FINITE[dtype] / (2 * MOST_STEPS)))
     short = torch.ldexp((mantissas * 2**_ROW_BITS).round(), exponents - _ROW_BITS)
-    # Near zero fewer bits are left.
+    # Near zero there are fewer bits.
     info = torch.finfo(TORCH_DTYPES[dtype])
     smallest = info.smallest_normal * info.eps
     return short.clamp(min=smallest).to(TORCH_DTYPES[dtype]).to(scales.dtype)
@@ -101,7 +103,7 @@ def _best(
     near_steps: Sequence[int],
     loss: GroupLoss,
 ) -> tuple[Tensor, Tensor]:
-    """The best of K row scales for each row, and the scales of its groups."""
+    """Returns the best of K row scales for each row, and the scales of its groups."""
     best_O1 = row_scales_KO1[0]
     scales_OG = nearest_steps(wanted.scales_OG, wanted.zeros_OG, best_O1)
     least_O1 = torch.full_like(best_O1, torch.inf)
@@ -122,10 +124,10 @@ def _best_steps(
     near_steps: Sequence[int],
     loss: GroupLoss,
 ) -> tuple[Tensor, Tensor]:
-    """The groups' scales with the least loss, and this."""
+    """Returns the groups' scales with the least loss, and that loss."""
     most_OG = most_steps(wanted.zeros_OG)
     below_OG = (wanted.scales_OG / row_scales_O1).floor()
-    # Stays where errors are too large for a float.
+    # This stays if errors are too large for a float.
     best_OG = nearest_steps(wanted.scales_OG, wanted.zeros_OG, row_scales_O1)
     least_OG = torch.full_like(best_OG, torch.inf)
     for near in near_steps:

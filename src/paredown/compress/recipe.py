@@ -1,7 +1,7 @@
-"""Recipe: an ordered list of steps, each with what it is for. docs/recipes.md has examples.
+"""Recipe: an ordered list of steps, each with its targets. docs/guide/recipes.md has examples.
 
 A transform step changes the layers without changing what they compute; a quantize step says what
-its targets become. Where two quantize steps name the same module the later one has it.
+its targets become. If two quantize steps name the same module, the later one applies.
 """
 
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ from paredown.errors import ConfigError
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
 
-# Targets that are not the name of a module: every linear layer of the transformer layers, and the
-# output layer, and the table of embeddings.
+# Targets besides the names of modules: every linear layer of the transformer layers, the output
+# layer, and the table of embeddings.
 LAYERS = "layers"
 OUTPUT = "head"
 EMBEDDING = "embedding"
@@ -21,11 +21,14 @@ EMBEDDING = "embedding"
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeStep:
-    """`targets`: "layers", "head", "embedding", a role ("down"), a module's name, or "re:" and a
-    regular expression that matches a module's whole name. `group_sizes`: each module has the
-    largest of them that divides its columns, in the place of that of `spec`, which is the largest
-    of all; none where all have that of `spec`. Raises ConfigError or UnsupportedError for a format
-    that the quantizer does not make."""
+    """Quantizes its targets to a format.
+
+    `targets` are "layers", "head", "embedding", a role ("down"), a module's name, or "re:" and a
+    regular expression that matches a module's whole name. With `group_sizes` each module has the
+    largest size that divides its columns, instead of that of `spec`, which is the largest of them.
+    Empty means that all modules have that of `spec`. Raises ConfigError or UnsupportedError for a
+    format that the quantizer does not make.
+    """
 
     quantizer: Quantizer
     spec: WeightSpec
@@ -36,21 +39,22 @@ class QuantizeStep:
         self.quantizer.check(self.spec)
 
     def spec_for(self, num_columns: int) -> WeightSpec:
-        """The format of a module with so many columns; the smallest groups where none divides."""
+        """Returns the format of a module with that many columns; the smallest groups if none
+        divides."""
         return fit_groups(self.spec, self.group_sizes, num_columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformStep:
-    """For every transformer layer."""
+    """Transforms every transformer layer."""
 
     transform: Transform
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """`floats` casts every tensor that is not quantized (None keeps them as they are). `kv_cache`
-    is what a server should keep keys and values in (None: its default).
+    """A recipe. `floats` casts every tensor that is not quantized (None keeps them unchanged).
+    `kv_cache` is how a server should keep keys and values (None: its default).
 
     Raises ConfigError for a transform after a quantize step, and for a `kv_cache` without one.
     """
@@ -92,7 +96,7 @@ class Recipe:
 
     @property
     def linear(self) -> WeightSpec:
-        """What most linear layers become: for estimates and for the colours of a plot."""
+        """The format of most linear layers, for estimates and the colours of a plot."""
         for step in self.quantize_steps:
             if LAYERS in step.targets:
                 return step.spec
@@ -104,7 +108,7 @@ class Recipe:
 
     @property
     def output(self) -> WeightSpec | None:
-        """What the output layer becomes; None leaves it in floats."""
+        """The format of the output layer; None leaves it in floats."""
         specs = [step.spec for step in self.quantize_steps if OUTPUT in step.targets]
         return specs[-1] if specs else None
 
@@ -114,8 +118,8 @@ class Recipe:
         return self.kv_cache is not None and self.kv_cache.endswith("-static")
 
     def has_layers_of(self, other: "Recipe") -> bool:
-        """Whether `other` is this recipe and a step for the output layer, where nothing but weights
-        is made: then the layers that it makes are those of this one."""
+        """Returns whether `other` is this recipe plus a step for the output layer, and both only
+        make weights: their layers are then the same."""
         output_step = [step for step in other.quantize_steps if step.targets == (OUTPUT,)]
         return (
             bool(output_step)
@@ -126,7 +130,7 @@ class Recipe:
 
     @property
     def needs_calibration(self) -> bool:
-        """Whether it has to see what flows through the model."""
+        """Whether the recipe needs the model's inputs on a text."""
         return (
             bool(self.transforms)
             or self.has_static_kv
@@ -138,8 +142,8 @@ class Recipe:
 
 
 def with_inputs(recipe: Recipe, activations: ActivationDType) -> Recipe:
-    """The recipe whose weights have their inputs rounded to that, where they take such inputs.
-    Raises ConfigError where none does."""
+    """Returns the recipe with its inputs rounded to `activations`, for weights that take such
+    inputs. Raises ConfigError if none does."""
 
     def changed(step: QuantizeStep) -> QuantizeStep:
         spec = step.spec

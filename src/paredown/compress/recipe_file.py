@@ -1,4 +1,4 @@
-"""Recipes from YAML files (docs/recipes.md):
+"""Recipes from YAML files (docs/guide/recipes.md):
 
     steps:
       - method: smoothquant
@@ -40,20 +40,21 @@ Method = TypeVar("Method", Quantizer, Transform)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe of a file, under the file's name. Raises ConfigError, naming the step and key."""
+    """Reads the recipe in a file and names it after the file. Raises ConfigError, with the step
+    and key."""
     try:
         document = parse_yaml(read_named_file(path, MAX_BYTES))
     except (OSError, RecipeYamlError) as error:
         raise ConfigError(
             f"the recipe {path} cannot be read",
             seen=error,
-            remedy="Write YAML as docs/recipes.md shows.",
+            remedy="Write YAML as docs/guide/recipes.md shows.",
         ) from error
     return parse_recipe(document, path.stem)
 
 
 def parse_recipe(document: object, name: str) -> Recipe:
-    """See `read_recipe`; `document` is what YAML or JSON became."""
+    """Builds a recipe as `read_recipe` does, from what YAML or JSON became."""
     parts = _mapping(document, "the recipe")
     _refuse_unknown(parts, ("steps", "floats", "kv_cache"), "the recipe")
     steps = parts.get("steps", [])
@@ -68,7 +69,7 @@ def parse_recipe(document: object, name: str) -> Recipe:
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
-    """A file that `read_recipe` reads to the same recipe. Raises OutputError."""
+    """Writes a file that `read_recipe` reads as the same recipe. Raises OutputError."""
     document: dict[str, object] = {"steps": [_step_document(step) for step in recipe.steps]}
     if recipe.floats is not None:
         document["floats"] = recipe.floats
@@ -96,7 +97,7 @@ def _name_of(method: Quantizer | Transform) -> str:
 
 
 def _options(method: Quantizer | Transform) -> dict[str, object]:
-    """The options that are not the defaults."""
+    """Returns the options that differ from the defaults."""
     return {
         field.name: getattr(method, field.name)
         for field in fields(method)  # type: ignore[arg-type]
@@ -138,7 +139,7 @@ def _step(document: object, where: str) -> QuantizeStep | TransformStep:
 
 
 def _configured(method: type[Method], options: Mapping[str, object], where: str) -> Method:
-    """The method with these options, each checked against the type of its field."""
+    """Returns the method with these options, each checked against the type of its field."""
     hints = get_type_hints(method)
     known = tuple(field.name for field in fields(method))  # type: ignore[arg-type]
     _refuse_unknown(options, known, where)
@@ -149,7 +150,7 @@ def _configured(method: type[Method], options: Mapping[str, object], where: str)
 
 
 def _format(document: object, where: str) -> tuple[WeightSpec, tuple[int, ...]]:
-    """With the group sizes to choose from, which a name alone can have."""
+    """Returns the format, with the group sizes to choose from, which only a name can have."""
     if isinstance(document, str):
         found = find_format(document)
         if found is None:
@@ -186,7 +187,7 @@ def _optional(parts: Mapping[str, object], name: str, kind: Any) -> Any:
 
 
 def _checked(value: object, kind: Any, where: str) -> Any:
-    """`value`, if it is of the type `kind`."""
+    """Returns `value` if it has the type `kind`, else raises an error."""
     try:
         return pydantic.TypeAdapter(kind).validate_python(value, strict=True)
     except pydantic.ValidationError as error:

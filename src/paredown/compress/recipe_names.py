@@ -1,6 +1,5 @@
-"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE], as in
-gptq-int4-g128-head-int8; the names of whole recipes (llm-int8) stand in the place of
-[METHOD-]...FORMAT."""
+"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE], such as
+gptq-int4-g128-head-int8. Names of whole recipes (llm-int8) may replace [METHOD-]...FORMAT."""
 
 from typing import cast, get_args
 
@@ -23,8 +22,8 @@ KV_MARK = "-kv-"
 
 
 def _smoothquant_level(level: str, spec: WeightSpec) -> Recipe:
-    """Levels of SmoothQuant (arXiv 2211.10438, table 2): weights with one scale for all rows. O2,
-    with one dynamic scale for all inputs, has no stored form."""
+    """Returns a level of SmoothQuant (arXiv 2211.10438, table 2), with one scale for all rows of a
+    weight. O2, with one dynamic scale for all inputs, has no stored form."""
     return Recipe(
         name=f"smoothquant-{level}",
         steps=(
@@ -43,14 +42,14 @@ NAMED: dict[str, Recipe] = {
     "llm-int8": _one_step("llm-int8", LLMInt8(), FORMATS["int8"]),
     "smoothquant-o1": _smoothquant_level("o1", FORMATS["w8a8"]),
     "smoothquant-o3": _smoothquant_level("o3", STATIC_FORMATS["w8a8-static"]),
-    # The paper's setting for CPUs, and one whose codebooks weigh less beside small layers.
+    # The paper's setting for CPUs, and one with codebooks small enough for small layers.
     "aqlm-2x8-g8": _one_step("aqlm-2x8-g8", AQLM(), FORMATS["fp16"]),
     "aqlm-1x8-g4": _one_step(
         "aqlm-1x8-g4", AQLM(num_codebooks=1, in_group_size=4), FORMATS["fp16"]
     ),
 }
 
-# For the help of every verb that takes recipes.
+# For the help of every command that takes recipes.
 SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE]"
 EXPLAINED = f"""recipes by name: {SYNTAX}
   FORMAT  integers of 1 to 8 bits, one scale per row or per group of columns
@@ -72,8 +71,8 @@ EXPLAINED = f"""recipes by name: {SYNTAX}
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name. Raises ConfigError, or UnsupportedError for a format that its method
-    does not make."""
+    """Returns the recipe of that name. Raises ConfigError, or UnsupportedError for a format that
+    its method does not make."""
     if name in NAMED:
         return NAMED[name]
     body, kv_cache = _split_kv(name)
@@ -115,7 +114,7 @@ def _methods_and_format(name: str) -> Recipe:
 
 
 def _table_step(target: str, form: str, quantizer: Quantizer, name: str) -> QuantizeStep:
-    """For the output layer or the embedding."""
+    """Builds a step for the output layer or the embedding."""
     spec, group_sizes = _find_format(form)
     if not spec.is_quantized:
         raise ConfigError(
@@ -140,7 +139,8 @@ def _split_kv(name: str) -> tuple[str, KVFormat | None]:
 
 
 def _split_methods(name: str) -> tuple[list[str], str]:
-    """The methods before a format's name, in their order: transforms, then one quantizer."""
+    """Splits off the methods before a format's name, in their order: transforms, then one
+    quantizer."""
     methods: list[str] = []
     rest = name
     while True:
@@ -162,8 +162,15 @@ def _split_methods(name: str) -> tuple[list[str], str]:
 
 
 def _find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]]:
-    """With the group sizes to choose from."""
+    """Returns the format, with the group sizes to choose from."""
     found = find_format(name)
+    if found is None and name.startswith("mixed-"):
+        raise ConfigError(
+            "widths of a mixed recipe are measured first",
+            seen=name,
+            remedy=f"Use `paredown optimize --formats {name}`, or write the recipe with "
+            "`paredown mixed -o mixed.yaml` and give that file.",
+        )
     if found is None:
         raise ConfigError(
             "there is no such format",

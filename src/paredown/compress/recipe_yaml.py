@@ -1,8 +1,8 @@
-"""The YAML of a recipe, read with limits: a recipe is short, and anybody may have written it.
+"""Reads a recipe's YAML with limits: a recipe is short, and anybody may have written it.
 
-Known are mappings, lists, texts, numbers, true, false and null. Anchors and aliases are refused: a
-few hundred bytes of them stand for more values than fit into memory. So are tags and repeated keys.
-A date is a text.
+It accepts mappings, lists, texts, numbers, true, false and null. Anchors and aliases are refused:
+a few hundred bytes of them can stand for more values than memory holds. Tags and repeated keys are
+refused too. A date is a text.
 """
 
 from collections.abc import Hashable
@@ -14,25 +14,25 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 # The mixed recipe of a large model with experts has a line for each of its linear layers.
 MAX_BYTES = 4_000_000
 MAX_DEPTH = 16
-# A second or two: PyYAML makes some 60,000 of them in one.
+# PyYAML needs a second or two for these.
 MAX_VALUES = 100_000
-# A recipe's longest number is a count of columns.
+# The longest number in a recipe is a count of columns.
 MAX_NUMBER_CHARS = 40
 _DATE = "tag:yaml.org,2002:timestamp"
 _MERGE = "tag:yaml.org,2002:merge"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-# None stands for all others, which it refuses.
+# None stands for all other tags, which are refused.
 _KNOWN = {None} | {
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")
 }
 
 
 class RecipeYamlError(ValueError):
-    """One line: what is wrong, at which line and column."""
+    """One line that says what is wrong, with line and column."""
 
 
 def parse_yaml(data: bytes) -> object:
-    """What the document says. Raises RecipeYamlError."""
+    """Returns the document's contents. Raises RecipeYamlError."""
     if len(data) > MAX_BYTES:
         raise RecipeYamlError(f"{len(data):,} bytes of YAML, at most {MAX_BYTES:,}")
     try:
@@ -101,7 +101,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-# Plain texts are not taken for dates, nor for keys that merge.
+# Plain texts are not taken for dates, nor for merge keys.
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in known if tag not in (_DATE, _MERGE)]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -1,11 +1,11 @@
-"""Compression starts from numbers that nobody has rounded yet."""
+"""Compression requires weights that are not already quantized."""
 
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 
 
 def require_floats(source: Checkpoint) -> None:
-    """Raises UnsupportedError for a checkpoint of which any weight is stored as codes."""
+    """Raises UnsupportedError for a checkpoint with any weight stored as codes."""
     if source.is_quantized:
         raise UnsupportedError(
             "the checkpoint is compressed already",
@@ -16,7 +16,7 @@ def require_floats(source: Checkpoint) -> None:
 
 
 def _formats(source: Checkpoint) -> list[str]:
-    """The names of its quantized formats, the commonest first."""
+    """Returns the names of its quantized formats, the commonest first."""
     coded = [form.name for form in source.forms.values()]
     coded += [block.name for block in source.blocks.values() if block.is_quantized]
     return sorted(dict.fromkeys(coded), key=lambda name: -coded.count(name))

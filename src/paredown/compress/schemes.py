@@ -1,4 +1,4 @@
-"""Which linear layer becomes what: a recipe resolved against a checkpoint, before any work."""
+"""Resolves a recipe against a checkpoint, before any work: the scheme of each linear layer."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from paredown.spec.weight import WeightSpec
 from paredown.units import format_ranges
 
 REGEX = "re:"
-# As people write them, in the order of the data.
+# The roles as people write them, in the order of the data.
 _MLP_ROLES = ("gate", "up", "down")
 _ROLES = (
     *("q", "k", "v", "o", *_MLP_ROLES, "router"),
@@ -26,26 +26,26 @@ _ROLES = (
     *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), OUTPUT, EMBEDDING),
 )
 _AS_IT_IS = ("", "as it is")
-# What an embedding becomes: Transformers 5.23 loads its table where the codes are a tensor of their
-# own, as those of weights for 8-bit inputs are, and no packed one.
+# The format of an embedding. Transformers 5.23 loads it only if the codes are a tensor of their
+# own, as for weights with 8-bit inputs, not if they are packed.
 TABLE_SPEC = FORMATS["w8a8"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
-    """What one linear module becomes, and by which method."""
+    """The target format of one linear module, and the method that makes it."""
 
     quantizer: Quantizer
     spec: WeightSpec
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether it has to see what the module reads."""
+        """Whether the method needs the module's inputs."""
         return self.quantizer.needs_hessian or self.spec.activations == "int8_static"
 
     @property
     def stored(self) -> StoredSpec:
-        """The form of what is written, inputs apart that no format has a place for."""
+        """The form of the written weight, without inputs that no format can store."""
         made = self.quantizer.stored_spec(self.spec)
         return made.as_stored if isinstance(made, WeightSpec) else made
 
@@ -60,9 +60,9 @@ class Scheme:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeRow:
-    """Modules that share a scheme: `roles` of `layers` ("0-23", "0, 2-5", or "" for the head);
-    "experts.gate" is that of all experts, "experts.0-3.gate" of some. Routers are in the table
-    because they stay as they are."""
+    """Modules that share a scheme: `roles` of `layers` ("0-23", "0, 2-5", or "" for the head).
+    "experts.gate" covers all experts, "experts.0-3.gate" some. Routers are listed because they
+    stay unchanged."""
 
     layers: str
     roles: str
@@ -85,8 +85,8 @@ class _Module:
         return tuple(title for role in self.roles for title in self.titles_of(role))
 
     def titles_of(self, role: str) -> tuple[str, ...]:
-        """The words by which a target may name one of its roles: "experts.5.gate" is among
-        "experts.gate", "gate" and "experts" too."""
+        """Returns the words by which a target may name one of its roles: "experts.5.gate" is also
+        in "experts.gate", "gate" and "experts"."""
         if self.layer is None:
             return (role,)
         owner, own = split_role(role)
@@ -95,9 +95,9 @@ class _Module:
 
 
 def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
-    """By module name, in the order of the model; modules that stay in floats are not in it. Raises
-    ConfigError for a target that matches nothing or is overridden as a whole, UnsupportedError for
-    a format that a module cannot have."""
+    """Returns the schemes by module name, in the order of the model, without modules that stay in
+    floats. Raises ConfigError for a target that matches nothing or is fully overridden,
+    UnsupportedError for a format that a module cannot have."""
     modules = _modules(source)
     titles = _by_title(modules)
     columns = {module.name: module.shape[1] for module in modules}
@@ -106,7 +106,7 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     for number, step in enumerate(recipe.quantize_steps):
         names = _matching(step, modules, titles)
         _check_whole_modules(step, modules)
-        # Formats with zero points cannot stand beside each other: one size for all.
+        # Formats with zero points cannot be mixed, so all modules share one size.
         shared = None if step.spec.symmetric else math.gcd(*(columns[name] for name in names))
         for name in names:
             if name == source.names.embedding and step.spec == FORMATS["int8"]:
@@ -132,8 +132,8 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
 
 
 def resolved_name(recipe: Recipe, schemes: Mapping[str, Scheme]) -> str:
-    """The recipe's name with the group sizes that layers have, where it offers several:
-    gptq-int4-g128-g64-g32 becomes gptq-int4-g64 for a model of which no layer has others."""
+    """Returns the recipe's name with the group sizes that layers have, if it offers several:
+    gptq-int4-g128-g64-g32 becomes gptq-int4-g64 for a model whose layers all have g64."""
     name, start = recipe.name, 0
     for step in recipe.quantize_steps:
         offered = groups_name(step.group_sizes)
@@ -151,7 +151,7 @@ def resolved_name(recipe: Recipe, schemes: Mapping[str, Scheme]) -> str:
 
 
 def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
-    """The resolved table, as people read it."""
+    """Returns the resolved table in the form that people read."""
     places_of: dict[tuple[str, str, str], list[tuple[int | None, int | None]]] = {}
     for module in _modules(source):
         scheme = schemes.get(module.name)
@@ -181,7 +181,7 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
 
 
 def _title(kind: str, places: list[tuple[int | None, int | None]], source: Checkpoint) -> str:
-    """The kind of role, and of which experts where not of all."""
+    """Returns the kind of a role, with the experts if not all have it."""
     chosen = sorted({expert for _, expert in places if expert is not None})
     nums = [layer.experts.num for layer in source.spec.layer_counts if layer.experts is not None]
     if not chosen or len(chosen) == max(nums):
@@ -190,7 +190,7 @@ def _title(kind: str, places: list[tuple[int | None, int | None]], source: Check
 
 
 def _modules(source: Checkpoint) -> list[_Module]:
-    """Every linear module, the output layer and the embedding last."""
+    """Returns every linear module, with the output layer and the embedding last."""
     modules = []
     for layer in range(source.spec.num_layers):
         shapes = source.spec.linear_shapes(layer)
@@ -214,7 +214,7 @@ def _modules(source: Checkpoint) -> list[_Module]:
 
 
 def _by_title(modules: list[_Module]) -> dict[str, list[str]]:
-    """Names of modules by all that a target may call them."""
+    """Returns the names of modules by every word that a target may use for them."""
     found: dict[str, list[str]] = {}
     for module in modules:
         for title in dict.fromkeys((*module.titles, module.name)):
@@ -247,7 +247,7 @@ def _matching(
 
 
 def _check_whole_modules(step: QuantizeStep, modules: list[_Module]) -> None:
-    """Raises UnsupportedError for targets that name some of the roles that one module holds."""
+    """Raises UnsupportedError for targets that name only some of the roles in one module."""
     for module in modules:
         if len(module.roles) == 1 or any(
             target in (LAYERS, module.name) or target.startswith(REGEX) for target in step.targets
@@ -299,7 +299,7 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
 
 def _check_embedding(schemes: Mapping[str, Scheme], source: Checkpoint) -> None:
     """Raises UnsupportedError for a table that the output layer needs in floats, and for a method
-    that would look at its inputs."""
+    that needs its inputs."""
     scheme = schemes.get(source.names.embedding)
     if scheme is None:
         return
@@ -324,7 +324,7 @@ def _check_embedding(schemes: Mapping[str, Scheme], source: Checkpoint) -> None:
 
 
 def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:
-    """Raises UnsupportedError for formats that one section of config.json cannot tell apart."""
+    """Raises UnsupportedError for formats that one section of config.json cannot distinguish."""
     specs = list(dict.fromkeys(scheme.stored for scheme in schemes))
     written = {written_format(spec).method for spec in specs}
     if len(written) > 1:

@@ -1,4 +1,4 @@
-"""Layers that are alike in what a cost asks of them, each kind once."""
+"""Groups a model's layers by what a cost depends on, so that each kind is computed once."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Alike(Generic[T]):
-    """`count` layers with the same `part`, and whether the last layer is one of them. `suffix` is
-    what their operations' names end in, nothing where all layers with such a part are alike."""
+    """`count` layers with the same `part`, and whether the last layer is among them. `suffix` ends
+    the names of their operations; it is empty where all layers with such a part are alike."""
 
     part: T
     count: int
@@ -29,8 +29,8 @@ class Alike(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionLayers:
-    """Layers that attend alike. `window_number` is that of their window among those of the model
-    (`ModelSpec.windows`), None where they have none."""
+    """Layers that attend alike. `window_number` is the number of their window among the model's
+    windows (`ModelSpec.windows`), None where they have none."""
 
     suffix: str
     count: int
@@ -45,26 +45,26 @@ class AttentionLayers:
 
 
 def projections(spec: ModelSpec) -> list[Alike[Attention]]:
-    """Layers by the sizes of their attention."""
+    """Groups the layers by the sizes of their attention."""
     return _alike([_sizes(layer.attention) for layer in spec.layers], _heads_name)
 
 
 def dense_layers(spec: ModelSpec) -> list[Alike[Mlp]]:
-    """Layers with an MLP by what it is."""
+    """Groups the layers with a dense MLP by that MLP."""
     parts = [layer.mlp if isinstance(layer.mlp, Mlp) else None for layer in spec.layers]
     return _alike(parts, lambda mlp: f"{mlp.size} columns")
 
 
 def expert_layers(spec: ModelSpec) -> list[Alike[Experts]]:
-    """Layers with experts by what they are, in the order of `ModelSpec.expert_kinds`."""
+    """Groups the layers with experts by these, in the order of `ModelSpec.expert_kinds`."""
     return _alike(
         [layer.experts for layer in spec.layers], lambda one: f"{one.num} of {one.size} columns"
     )
 
 
 def attention_layers(spec: ModelSpec, formats: ModelFormats) -> list[AttentionLayers]:
-    """Layers by what they attend to and with what. Raises ConfigError where each layer has a format
-    and there are not as many."""
+    """Groups the layers by window, heads and format of keys and values. Raises ConfigError where
+    the formats are listed by layer and their number is not that of the layers."""
     dtypes = KVSpec(num_pages=1, dtype=formats.kv_dtype).layer_dtypes(spec.num_layers)
     kinds = [
         (layer.attention.window, dtype, _sizes(layer.attention))
@@ -88,7 +88,7 @@ def attention_layers(spec: ModelSpec, formats: ModelFormats) -> list[AttentionLa
 
 
 def mlp_columns(layer: LayerSpec) -> int:
-    """Columns between the two halves of a layer's MLP, for one token."""
+    """Returns the columns between the halves of a layer's MLP, for one token."""
     if isinstance(layer.mlp, Mlp):
         return layer.mlp.size
     return layer.mlp.num_per_token * layer.mlp.size + (layer.mlp.shared_size or 0)
@@ -108,7 +108,7 @@ def _alike(parts: Sequence[T | None], name_of: Callable[[T], str]) -> list[Alike
 
 
 def _sizes(attention: Attention) -> Attention:
-    """What it has of sizes alone."""
+    """Returns the attention with nothing but its sizes."""
     return Attention(
         num_heads=attention.num_heads,
         num_kv_heads=attention.num_kv_heads,

@@ -1,11 +1,11 @@
-"""Where a method stops paying: 4-bit weights at large batches, speculation at any."""
+"""Break-even points: the batch at which 4-bit weights stop paying, and what speculation gains."""
 
 from dataclasses import dataclass
 
 from paredown.cost.step_cost import StepCost, StepLoad, chunk_kv_tokens, chunk_pairs, decode_load
 from paredown.spec.model import ModelSpec
 
-# A gain below this is none.
+# A smaller gain counts as no gain.
 _LEAST_GAIN = 1.05
 MAX_BATCH = 4096
 MAX_DRAFT_TOKENS = 16
@@ -13,8 +13,9 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def break_even_batch(narrow: StepCost, wide: StepCost, context: int, spec: ModelSpec) -> int | None:
-    """The smallest batch whose decode step is not 5 % faster with the narrow weights than with the
-    wide ones; None where that is beyond `MAX_BATCH`. Arithmetic then takes what bytes had taken."""
+    """Returns the smallest batch whose decode step is less than 5 % faster with the narrow weights
+    than with the wide ones. From there on arithmetic binds, not memory. None means that it lies
+    beyond `MAX_BATCH`."""
 
     def pays(batch: int) -> bool:
         load = decode_load(batch, context, spec.windows)
@@ -33,7 +34,8 @@ def break_even_batch(narrow: StepCost, wide: StepCost, context: int, spec: Model
 
 @dataclass(frozen=True, kw_only=True)
 class SpeculationGain:
-    """What drafting `num_draft_tokens` for each sequence gains; 0 where nothing does."""
+    """The gain from drafting `num_draft_tokens` for each sequence; 0 tokens where no number
+    gains."""
 
     batch: int
     num_draft_tokens: int
@@ -43,9 +45,12 @@ class SpeculationGain:
 def best_speculation(
     cost: StepCost, spec: ModelSpec, *, batch: int, context: int, acceptance: float
 ) -> SpeculationGain:
-    """The number of draft tokens with the most tokens per second, when each draft token is right
-    with probability `acceptance` and drafting costs nothing (n-grams, suffixes): a step then gives
-    (1 - a^(k+1)) / (1 - a) tokens (Leviathan et al., arXiv 2211.17192, equation 1)."""
+    """Returns the number of draft tokens that gives the most tokens per second.
+
+    Each draft token is taken to be right with probability `acceptance`, and drafting to cost
+    nothing (n-grams, suffixes). A step then gives (1 - a^(k+1)) / (1 - a) tokens (Leviathan et
+    al., arXiv 2211.17192, equation 1).
+    """
     plain_s = cost.step_s(decode_load(batch, context, spec.windows))
     best = SpeculationGain(batch=batch, num_draft_tokens=0, gain=1.0)
     for num_draft in range(1, MAX_DRAFT_TOKENS + 1):
@@ -58,8 +63,8 @@ def best_speculation(
 
 
 def verify_load(batch: int, context: int, num_draft: int, windows: tuple[int, ...]) -> StepLoad:
-    """A step that verifies `num_draft` draft tokens of each sequence: a row of logits after
-    each."""
+    """Returns the load of a step that verifies `num_draft` draft tokens of each sequence, with a
+    row of logits after each token."""
     length, start = num_draft + 1, context - 1
     return StepLoad(
         num_tokens=batch * length,

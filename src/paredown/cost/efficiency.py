@@ -1,9 +1,10 @@
-"""Efficiency: how much of its roofs a machine reached, where operations were measured on it.
+"""Efficiency: the share of its roofs that a machine reached in measured operations.
 
     operation = call_s + FLOPs / (arithmetic peak) + bytes / (memory bandwidth)
 
-The terms add up where the roofline takes the larger: products neither start nor end all at once, so
-a share of above 1 for memory only says that most of its time passes beside the arithmetic.
+The terms are added, where the roofline takes the larger one: reading and computing never overlap
+fully. A share above 1 for memory therefore only says that most of its time overlaps with
+arithmetic.
 """
 
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ from paredown.spec.weight import WeightDType
 
 @dataclass(frozen=True, kw_only=True)
 class Efficiency:
-    """`call_s` passes for each operation whatever its size; `arithmetic` and `memory` are shares of
-    the roofs. `source` says what they were fitted to."""
+    """`call_s` is the fixed time of each operation; `arithmetic` and `memory` are shares of the
+    roofs. `source` names the measurements that they were fitted to."""
 
     call_s: float
     arithmetic: float
@@ -25,8 +26,8 @@ class Efficiency:
     source: str
 
     def seconds(self, arithmetic_s: float, memory_s: float) -> float:
-        """The seconds of an operation that takes `arithmetic_s` and `memory_s` at best, never below
-        those."""
+        """Returns the seconds of an operation that takes `arithmetic_s` and `memory_s` at best;
+        never less than either."""
         added = self.call_s + arithmetic_s / self.arithmetic + memory_s / self.memory
         return max(arithmetic_s, memory_s, added)
 
@@ -50,7 +51,7 @@ class MeasuredProduct:
     seconds: float
 
     def best_s(self, roofs: Roofs) -> float:
-        """By the roofline, in bf16 or fp16."""
+        """Returns the best time in bf16 or fp16 by the roofline."""
         return max(self.flops / roofs.bf16_flops_per_s, self.bytes / roofs.bandwidth_bytes_per_s)
 
     def predicted_s(self, roofs: Roofs, efficiency: Efficiency) -> float:
@@ -60,7 +61,7 @@ class MeasuredProduct:
 
 
 def fit_efficiency(products: Sequence[MeasuredProduct], roofs: Roofs, source: str) -> Efficiency:
-    """By least squares of relative errors."""
+    """Fits the coefficients by least squares of relative errors."""
     rows = [
         (1.0, one.flops / roofs.bf16_flops_per_s, one.bytes / roofs.bandwidth_bytes_per_s)
         for one in products

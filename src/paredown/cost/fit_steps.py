@@ -1,4 +1,4 @@
-"""From measured steps to a StepFit, by least squares of relative errors."""
+"""Fits a StepFit to measured steps, by least squares of relative errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -21,20 +21,20 @@ from paredown.cost.step_fit import (
 from paredown.spec.model import ModelSpec
 
 _ROUNDS = 4
-# What is tried for the share of the bandwidth that a format's kernels reach: up to 1, since the
-# probe's best of several is what memory gives. The sweep's models of few bits lie in the caches and
-# do not tell: without a limit they take any bandwidth, and large ones are predicted with it.
+# The candidates for the share of the bandwidth that a format's kernels reach, up to 1: the probe's
+# best time is the memory's limit. The sweep's models of few bits lie in the caches and cannot tell.
+# Without a limit the fit would give them any bandwidth and predict large models with it.
 _EFFICIENCIES = tuple(0.5 * 1.06**i for i in range(13))
-# A rate is looked for from this share of the slowest that would explain one model alone.
+# The search for a rate starts at this share of the slowest one that would explain one model alone.
 _LOWEST_SHARE = 0.02
 _NUM_RATES = 80
-# Further off a step was disturbed.
+# A step whose time is off by more than this factor was disturbed.
 _MAX_RATIO = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStep:
-    """A step of a model on the executor, and what it took."""
+    """A step of a model on the executor, and its measured time."""
 
     spec: ModelSpec
     formats: ModelFormats
@@ -44,8 +44,8 @@ class MeasuredStep:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredEngineStep:
-    """A step of the whole engine: what its executor took, and what the rest, with taking in the
-    requests whose prompts it computes."""
+    """A step of the whole engine: the time of its executor and the rest, which includes taking in
+    the requests whose prompts it computes."""
 
     executor: MeasuredStep
     engine_s: float
@@ -53,11 +53,13 @@ class MeasuredEngineStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """`small`: models so small that hardly anything but overhead is left. `linear`: models of
-    several sizes at the same numbers of tokens, by weight format. `attention`: the same step after
-    a short and after a long context, by format of keys and values. `engine`: steps of the whole
-    engine, a list for each size of model, the smallest first, with small and large vocabularies in
-    each."""
+    """The measured steps of a sweep.
+
+    `small` has models so small that little but overhead is left. `linear` has models of several
+    sizes at the same numbers of tokens, by weight format. `attention` pairs the same step after a
+    short and a long context, by format of keys and values. `engine` has steps of the whole engine:
+    a list for each size of model, the smallest first, with small and large vocabularies in each.
+    """
 
     small: Sequence[MeasuredStep]
     linear: Mapping[str, Sequence[MeasuredStep]]
@@ -73,7 +75,7 @@ def fit_steps(
     num_threads: int,
     bandwidths: Sequence[tuple[float, float]],
 ) -> StepFit:
-    """The coefficients that explain a sweep best."""
+    """Returns the coefficients that explain a sweep best."""
     found = StepFit(
         roofs=roofs,
         isa=isa,
@@ -111,7 +113,7 @@ def _predicted(one: MeasuredStep, fit: StepFit) -> PredictedStep:
 
 
 def _fit_attention(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> AttentionRates:
-    """From differences of steps that differ in their context alone."""
+    """Fits the rates to differences between steps that differ only in their context."""
     rows, targets, weights = [], [], []
     for short, long in pairs:
         (alike,) = attention_layers(long.spec, long.formats)
@@ -144,7 +146,7 @@ def _fit_rates(steps: Sequence[MeasuredStep], fit: StepFit) -> StepRates:
 
 @dataclass(frozen=True)
 class _LinearSample:
-    """What the products with weights of a step took, and what they are."""
+    """The measured time of a step's products with weights, and the sizes of these products."""
 
     macs: float
     memory_s: float
@@ -152,7 +154,7 @@ class _LinearSample:
     step_s: float
 
     def error(self, rate: float, efficiency: float) -> float:
-        """Relative to the whole step, squared."""
+        """Returns the squared error relative to the whole step."""
         predicted = overlapped(self.macs * rate, self.memory_s / efficiency)
         return ((predicted - self.seconds) / self.step_s) ** 2
 
@@ -182,7 +184,7 @@ def _fit_linear(steps: Sequence[MeasuredStep], fit: StepFit) -> LinearRates:
 
 
 def _with_ratios(steps: Sequence[MeasuredStep], fit: StepFit, name: str) -> LinearRates:
-    """What the products of each model took over what they are predicted to take."""
+    """Returns the rates with each model's ratio of measured to predicted time of its products."""
     rates = fit.linear[name]
     found: dict[float, dict[int, float]] = {}
     for one in steps:
@@ -197,7 +199,8 @@ def _with_ratios(steps: Sequence[MeasuredStep], fit: StepFit, name: str) -> Line
 
 
 def _fit_rate(samples: Sequence[_LinearSample], efficiency: float) -> tuple[float, float]:
-    """The seconds of a multiply-add that explain the models best, and the error that is left."""
+    """Returns the seconds per multiply-add that explain the models best, and the remaining
+    error."""
     highest = max(max(one.seconds / one.macs for one in samples), 1e-18)
     factor = _LOWEST_SHARE ** (1 / (_NUM_RATES - 1))
     rates = [highest * factor**i for i in range(_NUM_RATES)]
@@ -207,7 +210,7 @@ def _fit_rate(samples: Sequence[_LinearSample], efficiency: float) -> tuple[floa
 
 
 def _fit_engine(steps: Sequence[MeasuredEngineStep], fit: StepFit) -> tuple[float, EngineRates]:
-    """The middling size of their models, and what the engine took."""
+    """Returns the geometric mean of the models' sizes, and the fitted rates of the engine."""
     rows, targets, weights, log_bytes = [], [], [], 0.0
     for one in steps:
         spec, load = one.executor.spec, one.executor.load
@@ -230,8 +233,8 @@ def _fit_engine(steps: Sequence[MeasuredEngineStep], fit: StepFit) -> tuple[floa
 
 
 def _with_logits(steps: Sequence[MeasuredEngineStep], fit: StepFit) -> StepRates:
-    """What the executor has to do with rows of logits as such, from steps of models in which hardly
-    anything else is done."""
+    """Fits the executor's time per row of logits, from steps of models in which hardly anything
+    else happens."""
     rows, targets, weights = [], [], []
     for one in (step.executor for step in steps):
         rows.append((float(one.load.num_logits * one.spec.vocab_size),))

@@ -1,4 +1,4 @@
-"""Inspection: everything that the arithmetic says of a model, a load and a machine."""
+"""Inspection: everything that the cost model says about a model, a load and a machine."""
 
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -31,10 +31,12 @@ _NARROW = WeightSpec(dtype="int4", group_size=32)
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """See `inspect_model`. `operations` by phase, `operation_s` what they are predicted to take
-    (None where nothing was measured), `best_s` the sum of their times at best, less what our
-    core leaves out in the last layer, below `roofs`: those of the machine for a model of this size,
-    which no prediction beats."""
+    """The result of `inspect_model`.
+
+    `operations` lists the operations of each phase and `operation_s` their predicted times (None
+    where nothing was measured). `best_s` sums their best times, without what the core skips in the
+    last layer. `roofs` are the machine's for a model of this size; no prediction beats them.
+    """
 
     spec: ModelSpec
     formats: ModelFormats
@@ -96,8 +98,8 @@ def inspect_model(
     *,
     acceptance: float = 0.7,
 ) -> Inspection:
-    """Tables of both phases, memory, times and what pays. Raises ConfigError for a load that
-    the model does not take."""
+    """Computes the tables of both phases, memory, times and break-even points. Raises ConfigError
+    for a load that the model does not take."""
     batch_load.check(spec)
     formats = machine.running(formats)
     cost = machine.step_cost(spec, formats)
@@ -150,7 +152,7 @@ def inspect_model(
 
 
 def phase_loads(spec: ModelSpec, batch_load: BatchLoad) -> dict[str, StepLoad]:
-    """A whole prompt in one step, and a step of the whole batch."""
+    """Returns the loads of a whole prompt in one step, and of a decode step of the whole batch."""
     return {
         "prefill": prefill_load(batch_load.prompt_tokens, 0, spec.windows),
         "decode": decode_load(batch_load.batch, batch_load.context, spec.windows),
@@ -160,7 +162,7 @@ def phase_loads(spec: ModelSpec, batch_load: BatchLoad) -> dict[str, StepLoad]:
 def _break_even(
     spec: ModelSpec, formats: ModelFormats, machine: MachineProfile, context: int
 ) -> dict[str, int | None]:
-    """int4-g32 against wider weights, the output layer as it is."""
+    """Compares int4-g32 with wider weights; the output layer keeps its format."""
 
     def cost(weights: WeightSpec) -> StepCost:
         return machine.step_cost(spec, replace(formats, linear=weights))
@@ -172,7 +174,7 @@ def _break_even(
 
 
 def _model_json(spec: ModelSpec) -> dict[str, Any]:
-    """The spec, its layers in runs of equal ones."""
+    """Returns the spec with runs of equal layers grouped."""
     fields = {name: value for name, value in asdict(spec).items() if name != "layers"}
     counts = {
         "num_layers": spec.num_layers,

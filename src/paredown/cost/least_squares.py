@@ -6,10 +6,10 @@ from collections.abc import Sequence
 def least_squares(
     rows: Sequence[Sequence[float]], targets: Sequence[float], weights: Sequence[float]
 ) -> list[float]:
-    """Coefficients x, none below 0, with least sum of (w (row . x - target))^2, by Lawson's and
-    Hanson's active sets (Solving Least Squares Problems, 1974, chapter 23) on the normal equations.
+    """Returns the coefficients x >= 0 that minimize the sum of (w (row . x - target))^2.
 
-    Columns are scaled to one size first. A column of zeros gets 0.
+    It uses Lawson and Hanson's active sets (Solving Least Squares Problems, 1974, chapter 23) on
+    the normal equations. Columns are first scaled to one size. A column of zeros gets 0.
     """
     num_columns = len(rows[0])
     scaled = [[w * one for one in row] for row, w in zip(rows, weights, strict=True)]
@@ -25,7 +25,8 @@ def least_squares(
 
 
 def quadratic_fit(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """(a, b, c) with least sum of relative errors squared of y = a + b x + c x^2, none below 0."""
+    """Returns non-negative (a, b, c) that fit y = a + b x + c x^2 with the least squared relative
+    errors."""
     rows = [(1.0, x, x * x) for x, _ in points]
     values = [y for _, y in points]
     a, b, c = least_squares(rows, values, [1 / y for y in values])
@@ -49,7 +50,8 @@ def _nonnegative(gram: list[list[float]], right: list[float]) -> list[float]:
             )
             if min(trial) > 0:
                 break
-            # Back along the way to the trial until the first coefficient is 0, which leaves.
+            # Moves toward the trial solution until the first coefficient reaches 0 and leaves the
+            # set.
             steps = [
                 (found[i] / (found[i] - value), i)
                 for i, value in zip(active, trial, strict=True)
@@ -68,7 +70,8 @@ def _nonnegative(gram: list[list[float]], right: list[float]) -> list[float]:
 
 
 def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Gauss, with the largest pivot. What is nearly singular is held by a small ridge."""
+    """Solves by Gaussian elimination with the largest pivot. A small ridge stabilizes nearly
+    singular systems."""
     size = len(right)
     rows = [
         [one + (1e-12 if i == j else 0.0) for j, one in enumerate(row)] + [right[i]]

@@ -1,6 +1,6 @@
-"""What `paredown doctor` measured of this machine, kept in the user's cache folder, so that those
-who ask later have it in milliseconds. A file for each processor, instruction set and number of
-threads."""
+"""Keeps the measurements of `paredown doctor` in the user's cache folder, so that later
+commands read them in milliseconds. Each processor, instruction set and number of threads has
+its own file."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,8 @@ _DOCTOR = "`paredown doctor --sweep` measures this machine (a few minutes)"
 
 
 def machine_folder() -> Path:
-    """`machines` in $PAREDOWN_CACHE where that is a folder, else in the user's cache folder."""
+    """Returns `machines` in $PAREDOWN_CACHE if that is a folder, else in the user's cache
+    folder."""
     return (named_cache() or default_cache()) / FOLDER
 
 
@@ -36,7 +37,7 @@ def machine_path(name: str, isa: str, num_threads: int) -> Path:
 
 
 def save_step_fit(fit: StepFit) -> Path:
-    """Writes it whole or not at all. Raises OutputError."""
+    """Writes the file whole or not at all. Raises OutputError."""
     path = machine_path(fit.roofs.name, fit.isa, fit.num_threads)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     is_ours = False
@@ -62,8 +63,8 @@ def save_step_fit(fit: StepFit) -> Path:
 
 
 def find_step_fit(name: str, isa: str, num_threads: int) -> StepFit | None:
-    """What was kept for such a machine; None where there is nothing, or from another version, and,
-    with a warning, where somebody else can have written it."""
+    """Returns the step fit kept for this machine. Returns None if there is none, if another
+    version wrote it, or, with a warning, if another user could have written it."""
     path = machine_path(name, isa, num_threads)
     try:
         for folder in (path.parent.parent, path.parent):
@@ -77,7 +78,7 @@ def find_step_fit(name: str, isa: str, num_threads: int) -> StepFit | None:
 
 
 def need_step_fit(name: str, isa: str, num_threads: int) -> StepFit:
-    """Finds what `find_step_fit` finds. Raises ConfigError where there is none."""
+    """Does what `find_step_fit` does, but raises ConfigError if there is no fit."""
     found = find_step_fit(name, isa, num_threads)
     if found is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""MachineProfile: what is known of a machine's speed, and the step cost that follows from it."""
+"""MachineProfile: the known speed of a machine, and the step cost that follows from it."""
 
 from dataclasses import dataclass, replace
 
@@ -13,18 +13,18 @@ from paredown.spec.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class MachineProfile:
-    """The roofs of a machine and, where our kernels were measured on it, the fit of their steps."""
+    """The roofs of a machine and, where our kernels were measured on it, its step fit."""
 
     key: str
     roofs: Roofs
     fit: StepFit | None = None
 
     def knows(self, formats: ModelFormats) -> bool:
-        """Whether steps with such weights were measured on it."""
+        """Returns whether steps with these formats were measured on the machine."""
         return self.fit is not None and self.fit.knows(formats)
 
     def running(self, formats: ModelFormats) -> ModelFormats:
-        """The formats as they run there."""
+        """Returns the formats as the machine runs them."""
         return replace(
             formats,
             activation_bytes=self.roofs.activation_bytes,
@@ -32,9 +32,11 @@ class MachineProfile:
         )
 
     def step_cost(self, spec: ModelSpec, formats: ModelFormats) -> PredictedStep | RooflineStep:
-        """The best that is known; `basis` says what that is. Its `roofs` are those of the machine,
-        but a model that fits the caches is not bound by the memory behind them, where the bandwidth
-        of a buffer of its size was measured."""
+        """Returns the best known step cost; `basis` says what it rests on.
+
+        Its `roofs` are the machine's. Where the bandwidth of a buffer as large as the model was
+        measured, it replaces that of memory, since a small model fits the caches.
+        """
         roofs = self.roofs
         if self.fit is not None:
             predicted = PredictedStep(spec=spec, formats=formats, fit=self.fit)
@@ -45,7 +47,7 @@ class MachineProfile:
         return RooflineStep(spec=spec, formats=formats, roofs=roofs, efficiency=efficiency)
 
     def basis(self, *formats: ModelFormats) -> str:
-        """What predicted times of models in these formats rest on."""
+        """Returns in words what predicted times of models in these formats rest on."""
         if all(self.knows(one) for one in formats):
             return "fitted to steps measured on this machine (`paredown doctor --sweep`)"
         if self.key in EFFICIENCIES:

@@ -1,8 +1,8 @@
-"""Machines that others have, from datasheets: dense peaks, not those with sparsity.
+"""Well-known machines from datasheets, with dense peaks (without sparsity).
 
-Nothing here was measured by us; `paredown doctor` measures the machine it runs on. The peak of a
-processor is cores x clock x operations of a core in a cycle, at the clock that its maker promises
-for all cores; caches are not in it.
+We measured none of these; `paredown doctor` measures the machine it runs on. A processor's peak is
+cores x clock x operations of a core per cycle, at the clock that its maker promises for all cores.
+Caches are not included.
 """
 
 from dataclasses import replace
@@ -27,7 +27,8 @@ def _gpu(
 def _roofs(
     name: str, gigabytes: int, bandwidth: float, tera: tuple[float, ...], source: str
 ) -> Roofs:
-    """`bandwidth` in GB/s; `tera` operations per second in int8, bf16 and fp32."""
+    """Builds roofs from `bandwidth` in GB/s and `tera`: 10^12 operations per second in int8, bf16
+    and fp32."""
     int8, bf16, fp32 = (one * TERA for one in tera)
     return Roofs(
         name=name,
@@ -48,16 +49,16 @@ def _cpu(
     per_cycle: tuple[int, int, int],
     source: str,
 ) -> Roofs:
-    """`cycles`: cores and GHz; `per_cycle`: operations of a core in int8, bf16 and fp32,
-    a multiply-add being two."""
+    """Builds a processor's roofs. `cycles` are cores and GHz; `per_cycle` are operations of a core
+    per cycle in int8, bf16 and fp32, where a multiply-add counts as two."""
     cores, clock = cycles
     tera = tuple(cores * clock * one / 1000 for one in per_cycle)
     return _roofs(name, gigabytes, bandwidth, tera, source)
 
 
-# A core's operations in a cycle. Golden Cove: one AMX unit (16 x 16 x 64 bytes in 16 cycles), two
-# 512-bit multiply-adders. Zen 4: two of 256 bits, with four (int8), two (bf16) products in a lane;
-# Zen 5: two of 512. Neoverse V1, V2: 4 x 128 bits, with products of small matrices (i8mm, bf16).
+# Operations of one core per cycle. Golden Cove: one AMX unit (16 x 16 x 64 bytes in 16 cycles), two
+# 512-bit multiply-adders. Zen 4: two of 256 bits, with four (int8) or two (bf16) products in a
+# lane; Zen 5: two of 512. Neoverse V1, V2: 4 x 128 bits, with small matrix products (i8mm, bf16).
 _GOLDEN_COVE = (2048, 1024, 64)
 _ZEN_4 = (128, 64, 32)
 _ZEN_5 = (256, 128, 64)
@@ -124,7 +125,8 @@ MACHINES: dict[str, Roofs] = {
 
 
 def find_machine(name: str) -> Roofs:
-    """Finds the roofs of a machine in the table. Raises ConfigError, with the names there are."""
+    """Returns the roofs of a machine in the table. Raises ConfigError that lists the known
+    names."""
     found = MACHINES.get(name.strip().lower())
     if found is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a model takes in memory, and its arithmetic with and without kept keys and values."""
+"""The memory that a model takes, and its arithmetic with and without a KV cache."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -13,21 +13,21 @@ from paredown.spec.run_form import run_form
 
 _ID_BYTES = 4
 _LOGIT_BYTES = 4
-# Of a machine's memory, for weights, keys and values and what a step works in; the system has the
-# rest.
+# The share of a machine's memory for weights, keys and values, and working memory. The system has
+# the rest.
 MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelMemory:
-    """Bytes of `batch` sequences of `context` tokens, of which a step computes `step_tokens`.
+    """The bytes for `batch` sequences of `context` tokens, of which a step computes `step_tokens`.
 
     `weights`     linear layers and output layer, with their scales
-    `vectors`     norms, biases, learned positions, in two bytes
-    `embedding`   the table, where it is not the output layer itself
+    `vectors`     norms, biases and learned positions, in two bytes
+    `embedding`   the embedding table, unless the output layer holds it
     `kv`          keys and values of all sequences
-    `activations` what a step works in: `working_bytes` of our core, and where numbers between
-                  operations take two bytes (a GPU) those that are alive at once
+    `activations` working memory of a step: the core's `working_bytes`, or, where values between
+                  operations take two bytes (a GPU), the values alive at once
     `inputs`, `outputs`   token ids, and a row of logits for each sequence
     """
 
@@ -78,15 +78,16 @@ def model_memory(
 
 
 def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
-    """0 where it is tied to an output layer whose rows can be read."""
+    """Returns the bytes of the embedding; 0 where it is tied to an output layer with readable
+    rows."""
     if spec.output.is_tied and run_form(formats.output, spec.hidden_size).has_rows:
         return 0
     return int(spec.vocab_size * spec.hidden_size * formats.embedding_bits / 8)
 
 
 def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int) -> int:
-    """Keys and values: 2 x layers x sequences x tokens x key-value heads x columns of a head. A
-    layer with a sliding window needs the tokens of the window alone."""
+    """Returns 2 x layers x sequences x tokens x key-value heads x columns of a head, in bytes. A
+    layer with a sliding window counts only the tokens of its window."""
     values = sum(
         one.count
         * one.attention.kv_size
@@ -98,8 +99,8 @@ def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, contex
 
 
 def activation_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
-    """The most that is alive at once in a layer: the hidden state, and either queries, keys, values
-    and attended heads, or gate, up and their product."""
+    """Returns the most bytes alive at once in a layer: the hidden state, and either queries, keys,
+    values and attended heads, or gate, up and their product."""
     most = 0
     for layer in spec.layer_counts:
         attention = layer.attention
@@ -109,11 +110,12 @@ def activation_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) ->
 
 
 def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
-    """What a step of our core writes to (csrc/model/model.cpp): the hidden state, three rows as
-    wide as
-    the widest (q, k, v beside each other or gate and up; attended heads; what goes into `down`),
-    and an input in the form its kernel reads. Logits and what threads have of their own are not in
-    it, nor room that is set aside for other formats and never touched."""
+    """Returns the bytes that a step of our core writes (csrc/model/model.cpp).
+
+    These are the hidden state, three buffers as wide as the widest values (q, k and v together, or
+    gate and up; attended heads; the input of `down`), and an input in the form its kernel reads.
+    Logits, buffers of threads, and memory reserved for other formats are not included.
+    """
     widest = read = spec.hidden_size
     for layer in spec.layer_counts:
         attention, inner = layer.attention, mlp_columns(layer)
@@ -128,8 +130,8 @@ def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> in
 def generation_flops(
     spec: ModelSpec, *, prompt_tokens: int, new_tokens: int, with_cache: bool
 ) -> float:
-    """Multiplications and additions of one answer. Without kept keys and values every new token
-    computes all tokens before it anew."""
+    """Returns the multiplications and additions of one answer. Without a KV cache every new token
+    recomputes all tokens before it."""
     last = prompt_tokens + new_tokens - 1
     lengths = [last] if with_cache else range(prompt_tokens, last + 1)
     load = StepLoad(
@@ -148,12 +150,12 @@ def generation_flops(
 
 
 def missing_bytes(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:
-    """What more memory one sequence would need beside all else; 0 where it fits."""
+    """Returns how many bytes are missing for one sequence; 0 where it fits."""
     needed = memory.total - memory.kv + sequence_kv_bytes
     return max(0, ceil(needed - available_bytes))
 
 
 def max_sequences(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:
-    """How many sequences' keys and values fit beside all else; 0 where the model does not."""
+    """Returns how many sequences' keys and values fit; 0 where the model itself does not."""
     rest = available_bytes - (memory.total - memory.kv)
     return max(0, int(rest // sequence_kv_bytes))

@@ -1,4 +1,4 @@
-"""ModelFormats: what the numbers of a running model are kept in, as far as its cost goes."""
+"""ModelFormats: the formats of a running model, as far as its cost depends on them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,16 +9,20 @@ from paredown.spec.kv import KVDType, KVDTypes, token_bytes
 from paredown.spec.run_form import run_form
 from paredown.spec.weight import WeightSpec
 
-# The arithmetic whose peak binds.
+# The arithmetic unit whose peak is the limit.
 Unit = Literal["int8", "bf16", "fp32"]
 _BF16 = WeightSpec(dtype="bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFormats:
-    """`activation_bytes` is what a value between two operations takes: the native core keeps
-    float32. A GPU and the textbook have 2. `kv_dtype` is one for all layers, or one for each.
-    `short_bf16`: the native core's, with an instruction set for which it packs bf16 shorter."""
+    """The formats of a model.
+
+    `activation_bytes` is the size of a value between two operations: 4 in the native core
+    (float32), 2 on a GPU and in the textbook. `kv_dtype` is one format for all layers, or one for
+    each. `short_bf16` says that the native core runs on an instruction set for which it packs bf16
+    shorter.
+    """
 
     linear: WeightSpec = _BF16
     output: WeightSpec = _BF16
@@ -40,21 +44,21 @@ class ModelFormats:
         return " + ".join(f"{count} {name}" for name, count in Counter(self.kv_dtype).items())
 
     def weight_bytes(self, weights: WeightSpec, num_columns: int) -> Fraction:
-        """Bytes of one weight of a row of `num_columns`, its share of scales and zero points in
-        it."""
+        """Returns the bytes of one weight in a row of `num_columns`, with its share of scales and
+        zero points."""
         form = run_form(weights, num_columns)
         return Fraction(form.bits_per_weight(num_columns, short_bf16=self.short_bf16)) / 8
 
     @property
     def kv_dtypes(self) -> tuple[KVDType, ...]:
-        """The formats that some layer has."""
+        """The distinct formats of keys and values."""
         if isinstance(self.kv_dtype, str):
             return (self.kv_dtype,)
         return tuple(dict.fromkeys(self.kv_dtype))
 
 
 def unit_of(weights: WeightSpec, activation_bytes: int) -> Unit:
-    """What products with such weights are computed in, as our core does it; where numbers between
+    """Returns the arithmetic in which our core multiplies with such weights. Where values between
     operations take two bytes (a GPU), only float32 weights are multiplied in float32."""
     if weights.activations.startswith("int"):
         return "int8"
@@ -64,5 +68,5 @@ def unit_of(weights: WeightSpec, activation_bytes: int) -> Unit:
 
 
 def kv_element_bytes(kv_dtype: KVDType, head_dim: int) -> Fraction:
-    """Bytes of one number of a key or value, its share of the scale of a head in it."""
+    """Returns the bytes of one number of a key or value, with its share of the head's scale."""
     return Fraction(token_bytes(kv_dtype, head_dim), head_dim)

@@ -1,4 +1,4 @@
-"""Operation: one kind of work of a step, its arithmetic and its bytes over the load of the step."""
+"""Operation: one kind of work in a step, with its arithmetic and bytes as functions of the load."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,24 +9,24 @@ from paredown.cost.step_cost import StepLoad
 from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
-# The letters of a step's load: tokens, rows of logits, query-key pairs and tokens whose keys and
-# values are read in layers that see everything. Those of windowed layers and of experts that are
-# asked are numbered from the second window, or kind of experts, on (`letter_names`).
+# The letters of a step's load: tokens, rows of logits, query-key pairs, and tokens whose keys and
+# values are read, in layers without a window. The letters for windowed layers and for experts are
+# numbered from the second window, or kind of experts, on (`letter_names`).
 TOKENS, LOGITS, PAIRS, KEYS = "t", "r", "p", "c"
 Kind = Literal["linear", "experts", "attention", "embedding"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """`count` times in a step (once in each layer that has it), each time with the same figures.
+    """An operation that occurs `count` times in a step, once in each layer that has it.
 
-    `num_asked_only` of them, one or none, are behind the keys and values of the last layer: our
-    core computes them for the tokens alone whose logits are asked for.
+    `num_asked_only` of them, one or none, come after the keys and values of the last layer. Our
+    core computes those only for tokens whose logits are asked for.
 
-    `out` and `columns` are the sizes of what it multiplies with: a weight's rows and columns, or
-    the heads' keys. `weight_bytes`, `kv_bytes` and `activation_bytes` are what goes to and from
-    memory at least, everything read and written once; the other fields are polynomials over the
-    letters of a load and the sizes of the model. `experts` are those whose product it is.
+    `out` and `columns` are the sizes of the second factor: a weight's rows and columns, or the
+    heads' keys. `weight_bytes`, `kv_bytes` and `activation_bytes` are the least memory traffic,
+    with everything read and written once. The other fields are polynomials over the letters of a
+    load and the sizes of the model. `experts` are the experts that the product belongs to.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Operation:
     experts: Experts | None = None
 
     def computed_count(self, load: StepLoad) -> float:
-        """`count`, less what our core leaves out of a step."""
+        """Returns `count`, less what our core skips in a step."""
         return self.count - self.num_asked_only * (1 - load.asked_share)
 
     @property
@@ -55,7 +55,7 @@ class Operation:
         return Ratio.of(self.flops, self.bytes)
 
     def at(self, load: dict[str, float]) -> "OperationCost":
-        """In numbers, for all `count` times together."""
+        """Returns the cost in numbers, for all `count` operations together."""
         return OperationCost(
             operation=self,
             flops=self.count * self.flops.value(load),
@@ -67,7 +67,7 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class OperationCost:
-    """An operation of one step, all its layers together."""
+    """The cost of an operation in one step, over all its layers."""
 
     operation: Operation
     flops: float
@@ -85,17 +85,18 @@ class OperationCost:
 
 
 def window_letters(number: int) -> tuple[str, str]:
-    """Pairs, and tokens whose keys are read, of layers with that window of the model."""
+    """Returns the letters for pairs and for tokens whose keys are read, in layers with that
+    window."""
     return _numbered("pw", number), _numbered("cw", number)
 
 
 def expert_letter(number: int) -> str:
-    """How many experts of that kind have a token."""
+    """Returns the letter for how many experts of that kind have a token."""
     return _numbered("e", number)
 
 
 def letter_names(spec: ModelSpec) -> tuple[str, ...]:
-    """The letters of a load of a model, in the order of `load_values`."""
+    """Returns the letters of a model's load, in the order of `load_values`."""
     windows = [window_letters(number) for number in range(len(spec.windows))]
     experts = [expert_letter(number) for number in range(len(spec.expert_kinds))]
     pairs, keys = [one for one, _ in windows], [one for _, one in windows]
@@ -103,7 +104,7 @@ def letter_names(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def load_values(load: StepLoad, spec: ModelSpec) -> tuple[float, ...]:
-    """A step's load in numbers."""
+    """Returns a step's load as numbers."""
     return (
         load.num_tokens,
         load.num_logits,
@@ -116,7 +117,7 @@ def load_values(load: StepLoad, spec: ModelSpec) -> tuple[float, ...]:
 
 
 def load_letters(load: StepLoad, spec: ModelSpec) -> dict[str, float]:
-    """A step's load by letter."""
+    """Returns a step's load by letter."""
     return dict(zip(letter_names(spec), load_values(load, spec), strict=True))
 
 
@@ -125,7 +126,7 @@ def _numbered(letter: str, number: int) -> str:
 
 
 def experts_asked(experts: Experts, num_tokens: float) -> float:
-    """How many of a layer's experts have a token, when each token asks k different ones of E, all
-    alike: E (1 - (1 - k/E)^T), the mean."""
+    """Returns how many of a layer's experts have a token on average, when each token is sent to k
+    of E experts at random: E (1 - (1 - k/E)^T)."""
     share = experts.num_per_token / experts.num
     return float(experts.num * (1 - (1 - share) ** num_tokens))

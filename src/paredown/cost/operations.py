@@ -1,10 +1,9 @@
-"""The operations of a step of a model, as polynomials: the one place where its cost is counted.
+"""The operations of a model's step, as polynomials: the only place where its cost is counted.
 
-Products count 2 for each multiply-add. What is not a product of matrices (norms, rotary positions,
-the softmax, the activation function, residuals) is not counted as arithmetic, and its reading and
-writing goes with its neighbours'. Attention is fused, as ours and FlashAttention's (arXiv
-2205.14135) are: scores never reach memory. The textbook's, with `fused=False`, writes and reads
-them.
+A multiply-add counts as 2 operations. Norms, rotary positions, the softmax, activation functions
+and residuals do not count as arithmetic; their reads and writes are included in their neighbours'.
+Attention is fused, as ours and FlashAttention's (arXiv 2205.14135) are: scores never reach memory.
+With `fused=False` they are written and read, as in the textbook.
 """
 
 from dataclasses import dataclass, replace
@@ -45,8 +44,8 @@ _LOGIT_BYTES = 4
 def operations(
     spec: ModelSpec, formats: ModelFormats, sizes: Sizes | None = None, *, fused: bool = True
 ) -> list[Operation]:
-    """In the order of a step: embedding, each layer's, logits. `sizes` are the model's own numbers
-    unless letters are given."""
+    """Returns the operations in the order of a step: embedding, each layer's, logits. `sizes` are
+    the model's own numbers unless letters are given."""
     return _Counter(spec, formats, sizes or Sizes.of(spec), fused).all()
 
 
@@ -99,7 +98,7 @@ class _Counter:
     def _mlp(
         self, prefix: str, alike: Alike[T], mlp: Mlp, rows: Polynomial, size: Polynomial
     ) -> list[Operation]:
-        """The products of a dense layer, of the shared expert, or of the experts that are asked."""
+        """Builds the products of a dense layer, of the shared expert, or of the routed experts."""
         hidden, hidden_size = self.sizes.hidden, self.spec.hidden_size
         shapes = dict.fromkeys(mlp.up_roles, (size, hidden, hidden_size))
         shapes["down"] = (hidden, size, mlp.size)
@@ -116,8 +115,8 @@ class _Counter:
         ]
 
     def _experts(self, number: int, alike: Alike[Experts]) -> list[Operation]:
-        """The router, whose weights are float32, what each token's experts do, and the expert of
-        all tokens."""
+        """Builds the router, whose weights are float32, the experts of each token, and the shared
+        expert."""
         experts, sizes = alike.part, self.sizes.experts(alike.part)
         floats = (self.formats.activation_bytes, self.formats.activation_bytes)
         routers, float32 = {"router": sizes.num}, WeightSpec(dtype="fp32")
@@ -156,7 +155,7 @@ class _Counter:
         columns: Polynomial,
         num_columns: int,
     ) -> Operation:
-        """With a weight of the layers' format."""
+        """Builds a product with a weight in the layers' format."""
         floats = self.formats.activation_bytes
         return _product(
             name,
@@ -170,7 +169,7 @@ class _Counter:
         )
 
     def _embedding(self) -> Operation:
-        """A row of the table for each token, read and written."""
+        """Builds the lookup of a row of the table for each token, read and written."""
         values = Polynomial.letter(TOKENS) * self.sizes.hidden
         return Operation(
             name="embedding",
@@ -198,7 +197,7 @@ class _Counter:
         )
 
     def _attention(self, layers: AttentionLayers) -> list[Operation]:
-        """Scores of queries with keys, and values weighted by them."""
+        """Builds the products of queries with keys, and of their weights with values."""
         number, formats = layers.window_number, self.formats
         pairs, keys = (PAIRS, KEYS) if number is None else window_letters(number)
         sizes = self.sizes.attention(layers.attention, self.spec.hidden_size)
@@ -254,5 +253,5 @@ def _product(
 
 
 def _behind(alike: Alike[T], found: list[Operation]) -> list[Operation]:
-    """What lies behind the keys and values of its layer."""
+    """Marks operations that come after the keys and values of its layer."""
     return [replace(one, num_asked_only=int(alike.has_last)) for one in found]

@@ -1,7 +1,7 @@
-"""Polynomial and Ratio: just enough algebra to add up costs in symbols and in numbers alike.
+"""Polynomial and Ratio: just enough algebra to add up costs in symbols and in numbers.
 
-A cost is counted once, over the sizes of a model and of a step. Sizes in numbers give numbers,
-sizes in letters give the formula; coefficients are exact fractions.
+A cost is counted once, over the sizes of a model and of a step. Numeric sizes give numbers,
+letters give the formula; coefficients are exact fractions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class Polynomial:
         return hash(frozenset(self.terms.items()))
 
     def replace(self, values: Mapping[str, "Polynomial | int | Fraction"]) -> "Polynomial":
-        """Puts what stands in `values` in the place of letters."""
+        """Replaces letters by `values`."""
         found = Polynomial({})
         for monomial, one in self.terms.items():
             product = Polynomial.number(one)
@@ -66,7 +66,7 @@ class Polynomial:
         return found
 
     def value(self, letters: Mapping[str, float] | None = None) -> float:
-        """The number it is, with numbers for its letters."""
+        """Returns the value for these numbers in place of the letters."""
         total = 0.0
         for monomial, one in self.terms.items():
             product = float(one)
@@ -76,8 +76,8 @@ class Polynomial:
         return total
 
     def coefficients(self, letters: Sequence[str]) -> tuple[float, ...]:
-        """The coefficients of the constant and of each of `letters`, which is all it may consist
-        of."""
+        """Returns the coefficients of the constant and of each of `letters`. The polynomial must
+        be linear in these."""
         found = dict.fromkeys(["", *letters], 0.0)
         for monomial, one in self.terms.items():
             assert len(monomial) <= 1, self
@@ -86,7 +86,7 @@ class Polynomial:
         return tuple(found.values())
 
     def __str__(self) -> str:
-        """Products in the order of their degree: '2LD² + D'."""
+        """Returns the products in descending order of degree: '2LD² + D'."""
         if not self.terms:
             return "0"
         ordered = sorted(self.terms, key=_place)
@@ -98,8 +98,7 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio of two polynomials without negative terms, with what both have in common taken
-    out."""
+    """The ratio of two polynomials without negative terms, reduced by their common factors."""
 
     over: Polynomial
     under: Polynomial
@@ -152,7 +151,7 @@ def _divide(value: Polynomial, common: Mapping[str, int], content: Fraction) -> 
     return Polynomial(terms)
 
 
-# Letters of a product are printed in this order, as papers have them: tokens, then sizes.
+# The order in which the letters of a product are printed, as in papers: tokens, then sizes.
 _PRINTED = "BLSWXEkHKDdIJFV"
 
 

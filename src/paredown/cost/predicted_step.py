@@ -25,16 +25,16 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 from paredown.spec.roles import QKV_ROLES
 
-# Numbers of a token that pass between operations of a layer: hidden state, q, k, v, the attended
-# heads, the gated columns. What a layer's work beside its products goes with.
+# The numbers per token that pass between a layer's operations: hidden state, q, k, v, attended
+# heads, gated columns. The layer's work beside its products is proportional to them.
 _PASSES = 2
-# So many that every expert has some.
+# A number of tokens at which every expert has some.
 _MANY_TOKENS = 1e9
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A linear layer, `count` times in a step."""
+    """A linear layer that occurs `count` times in a step."""
 
     count: float
     num_tokens: float
@@ -44,8 +44,8 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedStep:
-    """Seconds of steps of a model, with the engine's own work (`with_engine`) or as the executor
-    alone takes them. Raises ConfigError for a format the fit does not know."""
+    """Predicts the seconds of a model's steps, with the engine's own work (`with_engine`) or for
+    the executor alone. Raises ConfigError for a format that the fit does not know."""
 
     spec: ModelSpec
     formats: ModelFormats
@@ -56,14 +56,15 @@ class PredictedStep:
     )
 
     def step_s(self, step: StepLoad) -> float:
-        """Never less than the roofs allow the executor: coefficients know nothing of them."""
+        """Returns the seconds of a step, never less than the roofs allow; the coefficients alone
+        do not respect these."""
         seconds = max(self.fitted_s(step), self._roof.step_s(step))
         if not self.with_engine:
             return seconds
         return seconds + self._engine_rates.seconds(step, self.spec.vocab_size)
 
     def fitted_s(self, step: StepLoad) -> float:
-        """The executor's step as the coefficients have it."""
+        """Returns the executor's seconds by the coefficients alone."""
         rates = self.fit.rates
         key = (step.num_tokens, step.num_logits)
         linear_s = self._linear_s.get(key)
@@ -79,18 +80,18 @@ class PredictedStep:
         )
 
     def layer_columns(self, step: StepLoad) -> int:
-        """Numbers that pass through operations, of all tokens and layers; in the last layer of the
-        tokens alone that are asked for."""
+        """Returns how many numbers pass through operations, over all tokens and layers. In the
+        last layer only tokens with a row of logits count."""
         before, last = self._columns
         return before * step.num_tokens + last * step.num_logits
 
     def linear_macs(self, num_tokens: int, num_logits: int) -> float:
-        """Multiply-adds of a step in its layers."""
+        """Returns the multiply-adds of a step in its layers."""
         parts = self._layer_parts(num_tokens, num_logits)
         return sum(one.count * one.num_tokens * one.macs for one in parts)
 
     def linear_s(self, num_tokens: int, num_logits: int) -> float:
-        """All products with weights of a step."""
+        """Returns the seconds of all products with weights in a step."""
         linear = self.fit.linear_rates(self.formats.linear.name)
         output = self.fit.linear_rates(self.formats.output.name)
         model_bytes = self.weight_bytes
@@ -106,11 +107,11 @@ class PredictedStep:
         return total
 
     def attention_s(self, step: StepLoad) -> float:
-        """All layers' attention."""
+        """Returns the seconds of attention in all layers."""
         return sum(self._attention_of(step).values())
 
     def _attention_of(self, step: StepLoad) -> dict[str, float]:
-        """By suffix of the layers that attend alike."""
+        """Returns the seconds of attention by suffix of the layers that attend alike."""
         total_bytes, parts = self.weight_bytes, []
         for layers, element_bytes in self._attention_layers:
             keys, pairs = keys_and_pairs(step, layers)
@@ -127,9 +128,9 @@ class PredictedStep:
         }
 
     def operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
-        """What an operation of a step takes, all its layers together, never less than the roofs
-        allow; attention is halved between scores and weighted sum. None for what is not counted
-        apart."""
+        """Returns the seconds of an operation over all its layers, never less than the roofs
+        allow. Attention is split evenly between scores and weighted sum. Returns None for an
+        operation without a time of its own."""
         fitted_s = self._fitted_operation_s(cost, load)
         return None if fitted_s is None else max(fitted_s, best_time(cost, self.roofs).seconds)
 
@@ -158,8 +159,8 @@ class PredictedStep:
 
     @cached_property
     def roofs(self) -> Roofs:
-        """The roofs of the machine for a model of this size: the bandwidth that products are
-        predicted with, or memory's where that was measured higher."""
+        """The machine's roofs for a model of this size, with the bandwidth that the products are
+        predicted with, or that of memory where it was measured higher."""
         bandwidth = self.fit.bandwidth(self.weight_bytes)
         return self.fit.roofs.with_bandwidth(bandwidth)
 
@@ -169,13 +170,13 @@ class PredictedStep:
 
     @cached_property
     def _packed(self) -> ModelFormats:
-        """The formats as the core of this machine packs them."""
+        """The formats as the machine's core packs them."""
         return replace(self.formats, short_bf16=self.fit.has_short_bf16)
 
     @cached_property
     def _columns(self) -> tuple[int, int]:
-        """Numbers of a token that pass through the operations of all layers but the last, and of
-        the last."""
+        """The numbers per token that pass through the operations of all layers but the
+        last, and of the last."""
         hidden = self.spec.hidden_size
         columns = [
             _PASSES * hidden
@@ -187,14 +188,14 @@ class PredictedStep:
 
     @cached_property
     def weight_bytes(self) -> float:
-        """What a step with logits reads of weights, all experts among them."""
+        """The bytes of weights that a step with logits reads, all experts included."""
         parts = self._layer_parts(_MANY_TOKENS, _MANY_TOKENS)
         layers = sum(part.count * part.num_bytes for part in parts)
         return layers + self._output_weight[1]
 
     def _layer_parts(self, num_tokens: float, num_asked: float) -> list["_Part"]:
-        """The linear layers of all layers; behind the keys and values of the last layer with those
-        tokens alone that are asked for."""
+        """Returns the linear layers of all layers. After the keys and values of the last layer
+        they compute only the tokens with a row of logits."""
         attention, layers = self._projections, self._mlps
         parts: list[_Part] = []
         for alike in attention:
@@ -224,8 +225,8 @@ class PredictedStep:
     def _mlp_parts(
         self, alike: Alike[Mlp] | Alike[Experts], count: int, num_tokens: float
     ) -> list["_Part"]:
-        """The MLPs of so many such layers; experts with the tokens that each of them has on
-        average."""
+        """Returns the MLPs of `count` such layers; each expert gets its average number of
+        tokens."""
         hidden, mlp = self.spec.hidden_size, alike.part
         if isinstance(mlp, Mlp):
             return self._parts(mlp.shapes(hidden), count, num_tokens)
@@ -274,7 +275,7 @@ class PredictedStep:
 
     @cached_property
     def _attention_layers(self) -> list[tuple[AttentionLayers, float]]:
-        """And the bytes of a number of their keys and values."""
+        """The attention layers, each kind with the bytes of one number of its keys and values."""
         return [
             (one, float(kv_element_bytes(one.kv_dtype, one.attention.head_dim)))
             for one in attention_layers(self.spec, self.formats)
@@ -282,7 +283,8 @@ class PredictedStep:
 
 
 def keys_and_pairs(step: StepLoad, layers: AttentionLayers) -> tuple[int, int]:
-    """Tokens whose keys and values are read, and query-key pairs, in all of these layers."""
+    """Returns the tokens whose keys and values are read, and the query-key pairs, over all of
+    these layers."""
     last = step.last_layer if layers.has_last else step
     whole, own = (_seen(one, layers.window_number) for one in (step, last))
     count = layers.count - 1

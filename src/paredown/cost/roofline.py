@@ -1,5 +1,5 @@
-"""The roofline (Williams, Waterman, Patterson, CACM 2009): no operation takes less time than its
-arithmetic at the machine's peak, nor than its bytes at the machine's bandwidth."""
+"""The roofline (Williams, Waterman, Patterson, CACM 2009): an operation takes at least the time of
+its arithmetic at the machine's peak, and of its bytes at the machine's bandwidth."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ Bound = Literal["arithmetic", "memory"]
 
 @dataclass(frozen=True, kw_only=True)
 class Roofs:
-    """What a machine can do at best. `source` says where the figures are from: a web address, or
-    "measured". `activation_bytes` is what a number between two operations takes: float32 in our
-    core, two bytes on a GPU, where fp16 has bf16's peak."""
+    """The limits of a machine. `source` says where the figures come from: a web address, or
+    "measured". `activation_bytes` is the size of a value between two operations: 4 in our core
+    (float32), 2 on a GPU, where fp16 has the peak of bf16."""
 
     name: str
     memory_bytes: int
@@ -30,7 +30,7 @@ class Roofs:
 
     @classmethod
     def of(cls, machine: Machine) -> "Roofs":
-        """The roofs of a machine that was measured."""
+        """Returns the roofs of a measured machine."""
         return cls(
             name=machine.name,
             memory_bytes=machine.memory_bytes,
@@ -42,12 +42,12 @@ class Roofs:
         )
 
     def with_bandwidth(self, bytes_per_s: float) -> "Roofs":
-        """These, with at least such a bandwidth: what a model has that fits the caches."""
+        """Returns these roofs with at least that bandwidth, for a model that fits the caches."""
         best = max(self.bandwidth_bytes_per_s, bytes_per_s)
         return replace(self, bandwidth_bytes_per_s=best)
 
     def peak(self, unit: Unit) -> float:
-        """Operations per second."""
+        """Returns the peak in operations per second."""
         peaks = {
             "int8": self.int8_ops_per_s,
             "bf16": self.bf16_flops_per_s,
@@ -56,13 +56,13 @@ class Roofs:
         return peaks[unit]
 
     def ridge(self, unit: Unit) -> float:
-        """Operations per byte from which on arithmetic binds."""
+        """Returns the operations per byte above which arithmetic is the limit."""
         return self.peak(unit) / self.bandwidth_bytes_per_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestTime:
-    """What an operation takes at best, and what binds it."""
+    """The best time of an operation, and which roof sets it."""
 
     seconds: float
     bound: Bound
@@ -77,7 +77,8 @@ def best_time(cost: OperationCost, roofs: Roofs) -> BestTime:
 
 
 def best_step_s(costs: Iterable[OperationCost], roofs: Roofs, load: StepLoad) -> float:
-    """Seconds of a step at best, one operation after the other, less what need not be computed."""
+    """Returns the best seconds of a step: its operations one after another, without what need not
+    be computed."""
     return sum(
         best_time(one, roofs).seconds * one.operation.computed_count(load) / one.operation.count
         for one in costs

@@ -1,4 +1,4 @@
-"""RooflineStep: the StepCost of a machine that our kernels were not measured on."""
+"""RooflineStep: the StepCost of a machine on which our kernels were not measured."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,16 +13,18 @@ from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
-# Coefficients of the constant and of letters of a load, by their number, those that are not 0.
+# The nonzero coefficients of the constant and of a load's letters, each with its index.
 _Coefficients = list[tuple[int, float]]
-# How often, how often of these for rows of logits alone, and the seconds by both roofs.
+# The number of occurrences, how many of these are only for rows of logits, and the seconds by both
+# roofs.
 _Term = tuple[int, int, _Coefficients, _Coefficients]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineStep:
-    """Seconds of a step: each operation at its share of the roofs, or with `efficiency` None at
-    best, which no machine goes below: then what our core need not compute does not count."""
+    """Predicts the seconds of a step with each operation at its share of the roofs. With
+    `efficiency` None each takes its best time, which no machine beats, and what our core may skip
+    does not count."""
 
     spec: ModelSpec
     formats: ModelFormats
@@ -33,8 +35,8 @@ class RooflineStep:
     )
 
     def step_s(self, step: StepLoad) -> float:
-        """A simulator asks for millions of steps: what has nothing to do with attention depends on
-        few numbers, and is remembered."""
+        """Returns the seconds of a step. A simulator asks for millions of steps, so the part
+        without attention, which depends on few numbers, is remembered."""
         load = (1.0, *load_values(step, self.spec))
         attention, others = self._terms
         key = (step.num_tokens, step.num_logits)
@@ -59,7 +61,7 @@ class RooflineStep:
         return total
 
     def operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
-        """What an operation takes; None where only the roofs are known."""
+        """Returns the seconds of an operation; None where only the roofs are known."""
         if self.efficiency is None:
             return None
         count = cost.operation.count
@@ -69,8 +71,8 @@ class RooflineStep:
 
     @cached_property
     def _terms(self) -> tuple[list[_Term], list[_Term]]:
-        """The terms of each operation: how often, and its seconds by the two roofs, over the load.
-        Those of attention first."""
+        """The terms of attention, and those of the other operations: how often each occurs, and
+        its seconds by the two roofs as functions of the load."""
         attention: list[_Term] = []
         others: list[_Term] = []
         letters = letter_names(self.spec)
@@ -85,6 +87,6 @@ class RooflineStep:
 
 
 def _coefficients(amount: Polynomial, letters: Sequence[str], rate: float) -> _Coefficients:
-    """In seconds."""
+    """Returns the coefficients in seconds."""
     values = enumerate(amount.coefficients(letters))
     return [(number, value / rate) for number, value in values if value]

@@ -1,4 +1,4 @@
-"""What serving a model will be like: time to the first token, time per output token, throughput."""
+"""Predicts how a model serves: time to the first token, time per output token, throughput."""
 
 from dataclasses import dataclass, replace
 
@@ -6,16 +6,16 @@ from paredown.cost.step_cost import StepCost, StepLoad, decode_load, prefill_loa
 from paredown.errors import ConfigError
 from paredown.spec.model import ModelSpec
 
-# As ScheduleConfig has it by default.
+# The default of ScheduleConfig.
 MAX_STEP_TOKENS = 512
-# More than anybody has; beyond it an option was a slip of the hand.
+# Far more than anybody has: a larger number is a typing error.
 _MAX_COUNT = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLoad:
-    """`batch` sequences at once, of `prompt_tokens` each, that are `context` tokens long when one
-    looks at decoding."""
+    """`batch` sequences at once, each with a prompt of `prompt_tokens` and `context` tokens during
+    decode."""
 
     batch: int = 1
     prompt_tokens: int = 512
@@ -32,7 +32,7 @@ class BatchLoad:
                 )
 
     def check(self, spec: ModelSpec) -> None:
-        """Raises ConfigError for what the model's positions do not reach."""
+        """Raises ConfigError for a length beyond the model's positions."""
         for name in ("prompt_tokens", "context"):
             value = getattr(self, name)
             if value > spec.max_positions:
@@ -45,8 +45,8 @@ class BatchLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class ServingTimes:
-    """`ttft_s`: a prompt alone, cut into chunks as the engine does. `tpot_s`: a step in which all
-    sequences of the batch get a token."""
+    """`ttft_s` is the time of a lone prompt, cut into chunks as the engine does. `tpot_s` is the
+    time of a step that gives every sequence of the batch a token."""
 
     ttft_s: float
     tpot_s: float
@@ -70,7 +70,8 @@ def serving_times(
 def prompt_steps(
     spec: ModelSpec, num_tokens: int, max_step_tokens: int = MAX_STEP_TOKENS
 ) -> list[StepLoad]:
-    """The steps of a prompt that is alone in the engine; the last one has the row of logits."""
+    """Returns the steps of a prompt that is alone in the engine; the last one has the row of
+    logits."""
     steps = []
     for start in range(0, num_tokens, max_step_tokens):
         length = min(max_step_tokens, num_tokens - start)

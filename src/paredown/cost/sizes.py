@@ -1,4 +1,4 @@
-"""Sizes: the sizes of a model as the formulas of its cost take them, in numbers or in letters."""
+"""Sizes: the sizes of a model for the formulas of its cost, as numbers or letters."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ LEGEND = (
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSizes:
-    """`query` and `key_value` are the columns of all heads together."""
+    """`query` and `key_value` count the columns of all heads together."""
 
     heads: Polynomial
     query: Polynomial
@@ -28,7 +28,7 @@ class AttentionSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertSizes:
-    """`shared` is 0 without a shared expert."""
+    """`shared` is 0 where there is no shared expert."""
 
     num: Polynomial
     num_per_token: Polynomial
@@ -38,7 +38,7 @@ class ExpertSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """`hidden` and `vocabulary`, and the sizes of layers when they are asked for."""
+    """`hidden`, `vocabulary`, and methods for the sizes of layers."""
 
     hidden: Polynomial
     vocabulary: Polynomial
@@ -46,7 +46,7 @@ class Sizes:
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "Sizes":
-        """The model's own numbers."""
+        """Returns the sizes as the model's own numbers."""
         return cls(
             hidden=Polynomial.number(spec.hidden_size),
             vocabulary=Polynomial.number(spec.vocab_size),
@@ -55,8 +55,8 @@ class Sizes:
 
     @classmethod
     def in_letters(cls, spec: ModelSpec) -> "Sizes":
-        """The letters that a model of this make needs. Raises UnsupportedError where a letter would
-        stand for two numbers."""
+        """Returns the sizes as letters. Raises UnsupportedError where a letter would stand for two
+        numbers."""
         kinds = (projections(spec), dense_layers(spec), expert_layers(spec), spec.windows)
         if any(len(kind) > 1 for kind in kinds):
             raise UnsupportedError(
@@ -69,8 +69,8 @@ class Sizes:
         )
 
     def attention(self, attention: Attention, hidden_size: int) -> AttentionSizes:
-        """In letters: where all heads together are as wide as the hidden state, and each has its
-        own keys and values, both are D."""
+        """Returns the sizes of attention. As letters both are D where all heads together are as
+        wide as the hidden state and each has its own keys and values."""
         if not self.is_symbolic:
             return AttentionSizes(
                 heads=Polynomial.number(attention.num_heads),
@@ -88,11 +88,11 @@ class Sizes:
         )
 
     def mlp(self, mlp: Mlp) -> Polynomial:
-        """Columns between its two halves."""
+        """Returns the columns between the MLP's halves."""
         return Polynomial.letter("F") if self.is_symbolic else Polynomial.number(mlp.size)
 
     def experts(self, experts: Experts) -> ExpertSizes:
-        """The sizes of a layer's experts."""
+        """Returns the sizes of a layer's experts."""
         if self.is_symbolic:
             num, num_per_token, size, shared = map(Polynomial.letter, "EkIJ")
         else:
@@ -104,7 +104,7 @@ class Sizes:
 
 
 def letter_values(spec: ModelSpec) -> dict[str, float]:
-    """What the letters of `Sizes.in_letters` stand for in this model."""
+    """Returns the numbers that the letters of `Sizes.in_letters` stand for in this model."""
     values: dict[str, float] = {"D": spec.hidden_size, "V": spec.vocab_size}
     for layer in spec.layer_counts:
         attention = layer.attention

@@ -1,7 +1,7 @@
-"""StepLoad and StepCost: what a step of the engine is asked for, and what says how long it takes.
+"""StepLoad and StepCost: the work of an engine's step, and the interface that predicts its time.
 
-A step computes chunks of sequences. Of a chunk only its length and where it starts matter for its
-cost, and of a step only the sums: the scheduler's simulator adds them up as it goes.
+A step computes chunks of sequences. The cost of a chunk depends only on its length and its start.
+That of a step depends only on sums over its chunks, which the scheduler's simulator adds up.
 """
 
 from dataclasses import dataclass, replace
@@ -10,14 +10,15 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class StepLoad:
-    """One step. A token attends to itself and to what is before it in its sequence.
+    """One step. A token attends to itself and to the tokens before it in its sequence.
 
     `num_tokens` counts the tokens of all chunks, `num_logits` the rows of logits, `num_requests`
-    the chunks, `num_first_tokens` those that end a prompt: what the engine does once for a request
-    (taking it in, its pages, its sampling state) goes with its first token. `attention_pairs` sums
-    query-key pairs, `kv_tokens_read` the tokens whose keys and values a chunk reads (its context
-    and itself); the `windowed` ones are the same sums for the layers of the model that attend
-    through a sliding window, one for each of its windows (`ModelSpec.windows`).
+    the chunks, and `num_first_tokens` the chunks that end a prompt. The engine's work per request
+    (taking it in, its pages, its sampling state) is counted with its first token.
+
+    `attention_pairs` sums query-key pairs. `kv_tokens_read` sums the tokens whose keys and values
+    a chunk reads, its context and itself. The `windowed` fields are the same sums for layers with
+    a sliding window, one for each of the model's windows (`ModelSpec.windows`).
     """
 
     num_tokens: int
@@ -31,14 +32,14 @@ class StepLoad:
 
     @property
     def asked_share(self) -> float:
-        """The share of the tokens with a row of logits: the only ones that our core computes from
-        the keys and values of the last layer on."""
+        """The share of the tokens with a row of logits. Our core computes only these after the
+        keys and values of the last layer."""
         return self.num_logits / self.num_tokens
 
     @property
     def last_layer(self) -> "StepLoad":
-        """What the last layer attends to, windows aside: each row of logits, as many to each chunk,
-        to all tokens of its chunk."""
+        """The load of the last layer, windows aside: each row of logits attends to all tokens of
+        its chunk, and each chunk has equally many rows."""
         if self.num_logits >= self.num_tokens:
             return self
         rows = self.num_logits / self.num_requests
@@ -59,14 +60,14 @@ class StepLoad:
 
 
 class StepCost(Protocol):
-    """Seconds of steps of one model on one machine."""
+    """Predicts the seconds of steps of one model on one machine."""
 
     def step_s(self, step: StepLoad) -> float: ...
 
 
 def chunk_pairs(start: int, num_tokens: int, window: int | None = None) -> int:
-    """Query-key pairs of `num_tokens` tokens from position `start` on: the token at position p
-    meets p + 1 keys, or `window` where that is less."""
+    """Returns the query-key pairs of `num_tokens` tokens from position `start` on. The token at
+    position p meets p + 1 keys, or `window` where that is less."""
     if window is None:
         return num_tokens * start + num_tokens * (num_tokens + 1) // 2
     growing = min(num_tokens, max(0, window - start))
@@ -74,27 +75,29 @@ def chunk_pairs(start: int, num_tokens: int, window: int | None = None) -> int:
 
 
 def chunk_kv_tokens(start: int, num_tokens: int, window: int | None = None) -> int:
-    """Tokens whose keys and values a chunk reads: all up to its end; with a window not those that
-    its first token does not see any more."""
+    """Returns the tokens whose keys and values a chunk reads: all up to its end, or with a window
+    only from the first one that its first token sees."""
     if window is None:
         return start + num_tokens
     return min(start, window - 1) + num_tokens
 
 
 def decode_load(num_requests: int, context: int, windows: tuple[int, ...] = ()) -> StepLoad:
-    """One token for each of `num_requests` sequences that have `context` tokens, it included."""
+    """Returns the load of one token for each of `num_requests` sequences with `context` tokens,
+    this one included."""
     return _chunks_load(num_requests, context - 1, 1, windows)
 
 
 def prefill_load(num_tokens: int, start: int = 0, windows: tuple[int, ...] = ()) -> StepLoad:
-    """One chunk of a prompt from position `start` on, with a row of logits at its end."""
+    """Returns the load of one chunk of a prompt from position `start` on, with a row of logits at
+    its end."""
     return prompts_load(1, num_tokens, start, windows)
 
 
 def prompts_load(
     num_requests: int, num_tokens: int, start: int = 0, windows: tuple[int, ...] = ()
 ) -> StepLoad:
-    """The same for several prompts at once."""
+    """Returns the load of several such prompts at once."""
     load = _chunks_load(num_requests, start, num_tokens, windows)
     return replace(load, num_first_tokens=num_requests)
 

@@ -1,4 +1,4 @@
-"""StepFit: what a sweep over our own kernels says of this machine, as coefficients.
+"""StepFit: this machine's speed with our own kernels, as coefficients fitted to a sweep.
 
     step = step_s + layers layer_s + tokens columns column_s + linear layers + attention
            + logits logit_s
@@ -11,11 +11,11 @@
              + (arrival_s + first tokens prompt_s where there are first tokens),
              each of them at(model's bytes)
 
-c is what a layer takes whose weight lies in the caches, m what reading it from where the model lies
-takes; the fourth power makes a smooth change from one to the other, since reading and computing
-overlap, but not wholly where both take about as long. r is what is left between this and the
-models that were measured, taken over to others of about their size. The engine is Python, whose own
-data a step of the executor drives out of the caches: the more it reads, the slower the engine.
+c is the time of a layer whose weight lies in the caches, m the time to read the weight from where
+the model lies. Reading and computing overlap, but not fully where both take about as long; the
+fourth power makes the transition smooth. r corrects the remaining difference to the measured
+models, and carries over to models of similar size. The engine is Python. The more a step of the
+executor reads, the more of the engine's data leaves the caches, and the slower the engine gets.
 """
 
 from bisect import bisect_right
@@ -30,15 +30,15 @@ from paredown.cost.step_cost import StepLoad
 from paredown.errors import ConfigError
 from paredown.spec.weight import SHORT_BF16_ISAS
 
-# Raised when coefficients mean something else: files of before are measured again.
+# Raised when coefficients change their meaning; machines with older files must be measured again.
 VERSION = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearRates:
-    """The rates of one weight format: `seconds_per_mac[i]` for a multiply-add of each of
-    `num_tokens[i]` tokens; `ratios[j][i]` for a model of `model_bytes[j]`, where such were
-    measured."""
+    """The rates of one weight format. `seconds_per_mac[i]` is the time of a multiply-add with
+    `num_tokens[i]` tokens. `ratios[j][i]` corrects it for a model of `model_bytes[j]`, where such
+    models were measured."""
 
     num_tokens: tuple[int, ...]
     seconds_per_mac: tuple[float, ...]
@@ -47,8 +47,8 @@ class LinearRates:
     ratios: tuple[tuple[float, ...], ...] = ()
 
     def seconds(self, macs: float, num_tokens: float, memory_s: float, model_bytes: float) -> float:
-        """The seconds of a layer with `macs` multiply-adds for a token, whose bytes take `memory_s`
-        at best, in a model that reads `model_bytes` in a step."""
+        """Returns the seconds of a layer with `macs` multiply-adds per token. Its bytes take
+        `memory_s` at best, and its model reads `model_bytes` in a step."""
         rate = interpolate(self.num_tokens, self.seconds_per_mac, num_tokens)
         seconds = overlapped(macs * num_tokens * rate, memory_s / self.memory_efficiency)
         return seconds * self.ratio(num_tokens, model_bytes)
@@ -62,8 +62,8 @@ class LinearRates:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionRates:
-    """The rates of one format of keys and values: seconds of a number of a key and value that is
-    read, and of a multiply-add of a query with a key and of its weight with the value."""
+    """The rates of one format of keys and values: seconds per number of a key and value that is
+    read, and per multiply-add of a query with a key and of its weight with the value."""
 
     key_s: float
     pair_s: float
@@ -71,8 +71,8 @@ class AttentionRates:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRates:
-    """The rates of what is no product: of a step, of each layer, of each number that passes between
-    layers, of a logit (their memory is new in each step)."""
+    """The rates of work outside products: per step, per layer, per number that passes between
+    layers, and per logit, whose memory is new in each step."""
 
     step_s: float
     layer_s: float
@@ -82,9 +82,9 @@ class StepRates:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRates:
-    """The rates of the engine beside its executor: of a step, of a token that it hands on, of a
-    request in the step, of a step with first tokens (what takes requests in is not in the caches
-    then), of each of these requests, of a logit that is drawn from."""
+    """The rates of the engine beside its executor: per step, per token that it passes on, per
+    request in the step, and per logit that is sampled from. A step with first tokens adds a rate
+    of its own, and one for each request that it takes in; that code is no longer in the caches."""
 
     step_s: float = 0.0
     token_s: float = 0.0
@@ -106,9 +106,12 @@ class EngineRates:
 
 @dataclass(frozen=True, kw_only=True)
 class StepFit:
-    """`linear` by name of the weight format, `attention` by that of keys and values. `bandwidths`:
-    bytes of a buffer that is read over and over, and bytes per second. `engine`: bytes that a model
-    reads in a step, and what the engine took beside it, the smallest first."""
+    """The fitted coefficients of a machine.
+
+    `linear` is keyed by weight format, `attention` by format of keys and values. `bandwidths`
+    pairs the bytes of a buffer that is read repeatedly with bytes per second. `engine` pairs the
+    bytes that a model reads in a step with the engine's rates beside it, the smallest first.
+    """
 
     roofs: Roofs
     isa: str
@@ -124,13 +127,13 @@ class StepFit:
         return self.isa in SHORT_BF16_ISAS
 
     def bandwidth(self, num_bytes: float) -> float:
-        """The bandwidth for a model that reads so much in a step."""
+        """Returns the bandwidth for a model that reads `num_bytes` in a step."""
         sizes, rates = zip(*self.bandwidths, strict=True)
         return interpolate(sizes, rates, num_bytes)
 
     def engine_rates(self, model_bytes: float) -> EngineRates:
-        """Beside a model that reads so much in a step: between two that were measured, by the
-        logarithm of their sizes."""
+        """Returns the engine's rates beside a model that reads `model_bytes` in a step,
+        interpolated over the logarithm of the measured sizes."""
         sizes = [size for size, _ in self.engine]
         above = min(max(bisect_right(sizes, model_bytes), 1), len(sizes) - 1)
         (low, small), (high, large) = self.engine[above - 1], self.engine[above]
@@ -143,7 +146,7 @@ class StepFit:
         )
 
     def knows(self, formats: ModelFormats) -> bool:
-        """Whether steps with such weights and pages were measured."""
+        """Returns whether steps with such weights and pages were measured."""
         weights = {formats.linear.name, formats.output.name}
         return weights <= set(self.linear) and set(formats.kv_dtypes) <= set(self.attention)
 
@@ -162,7 +165,8 @@ class StepFit:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "StepFit":
-        """Raises KeyError, TypeError or ValueError for what `as_json` did not write."""
+        """Reads what `as_json` wrote. Raises KeyError, TypeError or ValueError for anything
+        else."""
         if document["version"] != VERSION:
             raise ValueError(f"version {document['version']}")
         return cls(
@@ -187,7 +191,8 @@ class StepFit:
 
 
 def overlapped(compute_s: float, memory_s: float) -> float:
-    """The time of two that run at once: the longer, and somewhat more where both are alike."""
+    """Returns the time of two activities that overlap: the longer one, and somewhat more where
+    they are about equal."""
     longest = max(compute_s, memory_s)
     if longest <= 0:
         return 0.0
@@ -195,7 +200,8 @@ def overlapped(compute_s: float, memory_s: float) -> float:
 
 
 def interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
-    """On straight lines between the logarithms of points; outside, the nearest point."""
+    """Interpolates linearly over the logarithms of the points; outside, the nearest point
+    counts."""
     if x <= xs[0]:
         return ys[0]
     if x >= xs[-1]:

@@ -1,5 +1,6 @@
 """Turns tokens into text incrementally: only whole characters, and nothing past a stop string."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from paredown.engine.piece_detokenizer import (
@@ -165,7 +166,7 @@ class StopMatcher:
     Text that may yet begin a stop string is held back.
     """
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
+    def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
         self._max_held = max(map(len, stops), default=1) - 1
         self._held = ""

@@ -79,12 +79,13 @@ class LLM:
     uses all cores; a `ThreadPlan` gives small steps their own threads. `speculation` proposes draft
     tokens, which changes no answer (docs/internals/speculation.md).
 
-    The other keywords are those of RunOptions. `kv_dtype` is the format of keys and values ("int8",
-    "int4,first2=bf16", or a list with one for each layer: docs/methods/kv_cache.md). They get
-    `num_pages` pages, or as many as fit `kv_cache_bytes`; with neither, a share of the free memory.
-    `page_arithmetic` explains the number in one line. `sinks` allows texts of any length
-    (docs/internals/streaming.md). `executor` and `device` choose how and where the model runs
-    (docs/internals/executors.md). `cache` defaults to PAREDOWN_CACHE (docs/loading.md).
+    The other keywords are those of RunOptions. `kv_dtype` is how keys and values are kept ("int8",
+    "int4,first2=bf16", or a list with one for each layer: docs/methods/kv_cache.md). Keys and
+    values get `num_pages` pages, or those that `kv_cache_bytes` hold; with neither a share of the
+    free memory. `page_arithmetic` says in a line how many that are, and what they hold. `sinks`
+    lets texts be of any length (docs/internals/streaming.md). `executor` and `device` say who runs
+    the model, and where (docs/internals/executors.md). `cache` is by default as PAREDOWN_CACHE says
+    (docs/internals/loading.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
     ConfigError if speculation or sinks do not fit the model or the pages are given both ways.
@@ -135,10 +136,9 @@ class LLM:
         return [completion for group, _ in groups for completion in group]
 
     def score(self, pairs: Sequence[tuple[Prompt, Prompt]]) -> list[Score]:
-        """Returns the log-likelihood of each continuation after its context, as
-        lm-evaluation-harness counts it; docs/offline.md says how texts become tokens. Token ids are
-        taken as they are. A context that exceeds the model's window is cut at its start;
-        `num_dropped_tokens` counts the loss.
+        """How likely each continuation is after its context, as lm-evaluation-harness counts it;
+        docs/guide/python.md says how texts become tokens. Lists of token ids are taken as given. A
+        context loses what the window has no room for; `num_dropped_tokens` counts it.
 
         Raises RequestError or CapacityError before anything is computed where a pair can never be
         scored, and RequestError where the model fails.
@@ -209,8 +209,13 @@ class LLM:
     def beam_search(
         self, prompt: Prompt, params: BeamSearchParams | None = None
     ) -> list[BeamCompletion]:
-        """Returns the best answers to one prompt, best first. Raises RequestError or
-        CapacityError."""
+        """The best answers to one prompt, best first. Raises RequestError or CapacityError."""
+        if params is not None and not isinstance(params, BeamSearchParams):
+            raise RequestError(
+                "a beam search has settings of its own",
+                seen=type(params).__name__,
+                remedy="Give BeamSearchParams(num_beams=4, max_tokens=64).",
+            )
         token_ids = self._encode(prompt)
         self._check_idle()
         params = BeamSearchParams() if params is None else params

@@ -12,6 +12,9 @@ from paredown.shown import quoted
 
 # The longest character in UTF-8.
 MAX_CHAR_BYTES = 4
+# Where a tokenizer's own bound is not known. A token of a word has fewer than 10 bytes; one of
+# blanks may have more.
+USUAL_MAX_TOKEN_BYTES = 64
 
 
 class PromptTokenizer(Protocol):
@@ -25,7 +28,8 @@ class PromptTokenizer(Protocol):
 
     @property
     def max_token_bytes(self) -> int | None:
-        """No token stands for more bytes of a text; None where that is not known."""
+        """No token stands for more bytes of a text; None where that is not known, and then
+        USUAL_MAX_TOKEN_BYTES is the bound."""
         ...
 
     def encode(self, text: str, /) -> list[int]: ...
@@ -37,7 +41,9 @@ def check_length(tokenizer: PromptTokenizer, text: str, max_tokens: int) -> None
     """Raises RequestError for a text that must have more than `max_tokens` tokens, before it is
     tokenized."""
     most = tokenizer.max_token_bytes
-    if most is None or len(text) * MAX_CHAR_BYTES <= max_tokens * most:
+    if most is None:
+        most = USUAL_MAX_TOKEN_BYTES
+    if len(text) * MAX_CHAR_BYTES <= max_tokens * most:
         return
     num_bytes = len(text.encode("utf-8", "surrogatepass"))
     if num_bytes > max_tokens * most:

@@ -10,9 +10,9 @@ from paredown.units import GIBI, MEBI
 
 @dataclass(frozen=True, kw_only=True)
 class CacheConfig:
-    """`folder`            the user's own; None: the cache folder of files/user_cache.py
-    `min_bytes`         packed weights below this are packed in less time than they are worth
-    `max_folder_bytes`  the folder drops its oldest files beyond this
+    """`folder`            must belong to the user; None: the cache folder of files/user_cache.py
+    `min_bytes`         smaller packed weights are not kept, since packing them again is quick
+    `max_folder_bytes`  beyond this size the folder drops its oldest files
     """
 
     folder: Path | None = None
@@ -21,8 +21,8 @@ class CacheConfig:
 
     @classmethod
     def from_environment(cls) -> "CacheConfig | None":
-        """PAREDOWN_CACHE: "off" (None is returned), a folder, or nothing for the default one.
-        Raises ConfigError for what is not a folder that only the user can write to."""
+        """Reads PAREDOWN_CACHE: "off" (returns None), a folder, or nothing for the default folder.
+        Raises ConfigError unless it is a folder that only the user can write to."""
         if os.environ.get(VARIABLE) == OFF:
             return None
         folder = named_cache()

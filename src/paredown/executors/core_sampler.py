@@ -1,4 +1,5 @@
-"""CoreSampler: the sampler of the native core (csrc/sampling/sampler.h), for logits of any origin.
+"""CoreSampler: the sampler of the native core (csrc/sampling/sampler.h), for logits from any
+executor.
 
 R: rows, V: vocabulary.
 """
@@ -36,7 +37,7 @@ class CoreSampler:
 
     @classmethod
     def with_threads(cls, num_threads: int) -> "CoreSampler":
-        """A sampler on threads of its own."""
+        """Makes a sampler on its own threads."""
         return cls(native_sampler.sampler_with_threads(num_threads))
 
     def make_state(
@@ -105,7 +106,8 @@ class CoreSampler:
 
 
 def own_states(states: list[SamplingState]) -> list[native_sampler.SamplingState]:
-    """The states as the core knows them; it refuses those that another sampler made."""
+    """Returns the states as the core knows them; the core rejects those that another sampler
+    made."""
     return cast("list[native_sampler.SamplingState]", states)
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawSettings:
-    """What a sampler reads of a request's parameters, checked and resolved by the engine.
+    """The parameters of a request that a sampler reads, checked and resolved by the engine.
 
     `top_k` 0 keeps every token. `allowed_token_ids` None allows all. `ending_token_ids` are not
-    drawn before `min_tokens`. `num_logprobs` None asks for no log-probabilities. `seed` has 64 bits
-    and no sign. docs/sampling.md defines every step and their order.
+    drawn before `min_tokens`. `num_logprobs` None asks for no log-probabilities. `seed` is an
+    unsigned 64-bit integer. docs/internals/sampling.md defines every step and their order.
     """
 
     seed: int

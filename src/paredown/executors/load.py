@@ -1,7 +1,7 @@
-"""From a checkpoint to an executor: the one door to whatever runs models.
+"""Loads a checkpoint into an executor; all loading goes through this module.
 
-An executor's own modules are imported when it is first asked for, so that a process that serves on
-the native core never imports torch.
+An executor's own modules are imported on first use, so that a process that serves on the native
+core never imports torch.
 """
 
 from collections.abc import Callable
@@ -16,27 +16,28 @@ from paredown.spec.kv import KVSpec
 
 
 class Loading(Protocol):
-    """A checkpoint on its way into an executor."""
+    """A checkpoint that is being loaded into an executor."""
 
     def finish(self) -> LoadedExecutor:
-        """Returns the executor when it is ready for steps. To be called once."""
+        """Returns the executor when it is ready for steps. It must be called only once."""
         ...
 
 
 def load_executor(checkpoint: Checkpoint, options: RunOptions | None = None) -> LoadedExecutor:
-    """Loads the weights of a checkpoint; `options` None is RunOptions().
+    """Loads the weights of a checkpoint; `options` None means RunOptions().
 
-    Raises CapacityError, with the arithmetic, before loading when it does not fit, UnsupportedError
-    for shapes or formats that the executor does not take, and ConfigError for a number of threads
-    or pages out of range, activations that a weight cannot be multiplied with, or a format of keys
-    and values that is unknown or whose scales the checkpoint does not have.
+    Raises CapacityError with the arithmetic, before loading, if the model does not fit. Raises
+    UnsupportedError for shapes or formats that the executor does not take. Raises ConfigError for
+    a number of threads or pages out of range, and for activations that a weight cannot be
+    multiplied with. It also raises ConfigError for a format of keys and values that is unknown or
+    lacks scales in the checkpoint.
     """
     return start_loading(checkpoint, options).finish()
 
 
 def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> Loading:
-    """Begins what `load_executor` does, for a caller with other work before `finish`: mapped
-    weights are verified meanwhile. Raises as it does."""
+    """Starts what `load_executor` does, for a caller with other work before `finish`. Mapped
+    weights are verified meanwhile. Raises the same errors."""
     options = RunOptions() if options is None else options
     name = options.executor_name
     if name not in _STARTERS:
@@ -47,7 +48,7 @@ def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
 
 
 def run_native_model(model: NativeModel, kv: KVSpec) -> LoadedExecutor:
-    """An executor over a model of the native core that was filled without a checkpoint."""
+    """Returns an executor over a native model that was filled without a checkpoint."""
     from paredown.executors.native.native_executor import NativeExecutor
 
     return NativeExecutor(model, kv)

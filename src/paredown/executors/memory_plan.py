@@ -1,4 +1,5 @@
-"""MemoryPlan: what running a checkpoint will take, added up before anything is loaded."""
+"""MemoryPlan: the memory that running a checkpoint will take, added up before anything is
+loaded."""
 
 from dataclasses import dataclass, replace
 
@@ -13,10 +14,10 @@ _REMEDY = (
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """Bytes by use. `load_bytes` is the transient copy of the largest weight while it is packed.
+    """The bytes by use. `load_bytes` is the temporary copy of the largest weight during packing.
 
-    Packed weights that are mapped from a file count like others: a step reads them all, so the
-    pages of the file must stay in memory, though the system may share and drop them.
+    Packed weights that are mapped from a file count like others: a step reads them all, so their
+    pages must stay in memory, though the system may share and drop them.
     """
 
     weight_bytes: int
@@ -36,11 +37,11 @@ class MemoryPlan:
         )
 
     def without_packing(self) -> "MemoryPlan":
-        """The plan where the weights are packed already."""
+        """Returns the plan for weights that are packed already."""
         return replace(self, load_bytes=0)
 
     def arithmetic(self) -> str:
-        """One line: the terms and their sum."""
+        """Returns one line with the terms and their sum."""
         return (
             f"weights {format_bytes(self.weight_bytes)} + embedding "
             f"{format_bytes(self.embedding_bytes)} + KV pages {format_bytes(self.kv_bytes)} + "

@@ -1,4 +1,4 @@
-"""Memory for pages of keys and values: how many it holds, and how many requests they hold."""
+"""Sizes the memory for pages of keys and values, and tells how many requests they hold."""
 
 from collections import Counter
 
@@ -12,19 +12,19 @@ from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
 
-# Default page pool: full contexts it holds, and the share of free memory it may take.
+# The default pool holds this many full contexts, within this share of the free memory.
 _DEFAULT_CONTEXTS = 16
 _DEFAULT_MEMORY_SHARE = 0.25
-# Tokens of one step that working memory is planned for, each with its logits.
+# Working memory is planned for steps of this many tokens, each with its logits.
 PLANNED_STEP_TOKENS = 512
 
 
 def planned_kv(
     checkpoint: Checkpoint, options: RunOptions, available_bytes: int, spec: ModelSpec | None = None
 ) -> KVSpec:
-    """The pages that `options` ask for; without a number, those that a share of `available_bytes`
-    holds. `spec` is the checkpoint's, or has heads as the executor pads them. Raises ConfigError
-    and CapacityError."""
+    """Returns the pages that `options` ask for, or without a number those that fit into a share of
+    `available_bytes`. `spec` is the checkpoint's, or has heads as the executor pads them. Raises
+    ConfigError and CapacityError."""
     spec = checkpoint.spec if spec is None else spec
     choice = checkpoint.kv_dtype if options.kv_dtype is None else options.kv_dtype
     dtypes = resolve_kv_choice(choice, spec.num_layers)
@@ -41,8 +41,8 @@ def planned_kv(
 
 
 def default_num_pages(context: Context, available_bytes: int, kv_dtype: KVDTypes = "bf16") -> int:
-    """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
-    context: what a request of that length holds."""
+    """Returns the pages of 16 full contexts, or of a quarter of the free memory if that is less,
+    but at least of one context."""
     pages_per_context = _request_pages(context)
     page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(context.spec)
     affordable = int(available_bytes * _DEFAULT_MEMORY_SHARE) // page_bytes
@@ -50,7 +50,7 @@ def default_num_pages(context: Context, available_bytes: int, kv_dtype: KVDTypes
 
 
 def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
-    """Pages that `num_bytes` of memory hold. Raises CapacityError where that is none."""
+    """Returns how many pages fit into `num_bytes`. Raises CapacityError if none does."""
     page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(spec)
     if num_bytes < page_bytes:
         raise CapacityError(
@@ -62,7 +62,7 @@ def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
 
 
 def page_arithmetic(context: Context, kv: KVSpec) -> str:
-    """One line: what a page takes, what all of them take and hold."""
+    """Returns one line: the size of a page, and the size and contents of all pages."""
     spec = context.spec
     page_bytes = kv.page_bytes(spec)
     return (
@@ -74,8 +74,8 @@ def page_arithmetic(context: Context, kv: KVSpec) -> str:
 
 
 def _heads(spec: ModelSpec) -> str:
-    """The arithmetic for people: 16 layers x 8 heads x (key + value) x 64; layers that differ are
-    added up."""
+    """Returns the arithmetic for people: 16 layers x 8 heads x (key + value) x 64; layers that
+    differ are added up."""
     heads = Counter((one.attention.num_kv_heads, one.attention.head_dim) for one in spec.layers)
     terms = [
         f"{count} layers x {num_heads} heads x (key + value) x {head_dim}"
@@ -85,12 +85,13 @@ def _heads(spec: ModelSpec) -> str:
 
 
 def _request_pages(context: Context) -> int:
-    """Pages of the longest request, in steps as large as working memory is planned for."""
+    """Returns the pages of the longest request, in steps as large as working memory is planned
+    for."""
     return KeptPages.of(context).pages_of(context.max_request_tokens, PLANNED_STEP_TOKENS)
 
 
 def _contexts(context: Context, kv: KVSpec) -> str:
-    """How many of the longest requests the pages hold."""
+    """Returns how many of the longest requests the pages hold."""
     num_pages, max_positions = _request_pages(context), context.spec.max_positions
     if num_pages * PAGE_SIZE >= max_positions and context.sinks is None:
         return f"{kv.num_tokens / max_positions:.1f} contexts of {max_positions:,}"

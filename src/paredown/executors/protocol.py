@@ -1,4 +1,4 @@
-"""Executor: the one thing the engine asks of whatever runs the model."""
+"""Executor: the interface through which the engine runs a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ class SequenceSlice:
     """Consecutive tokens of one sequence that a step computes.
 
     `token_ids[j]` stands at position `start + j`. `pages` are the pages of the sequence in order,
-    each of PAGE_SIZE positions, less the `num_released_pages` behind those with attention sinks
-    that no token sees any more. They must cover `start + len(token_ids)` positions, and every
-    earlier position must have been computed into them before. `num_logits` asks for the logits of
-    the last `num_logits` tokens of the slice.
+    each with PAGE_SIZE positions. With attention sinks, the `num_released_pages` pages after the
+    sinks' pages that no token sees any more are left out. The pages must cover `start +
+    len(token_ids)` positions, and all earlier positions must have been computed into them.
+    `num_logits` asks for the logits of the last `num_logits` tokens of the slice.
 
-    `num_text_tokens` is how long the text is as far as it is known, 0 where it ends with the slice:
-    a prompt's length for its first chunk. Models that turn longer texts by other frequencies
-    (`ModelSpec.rotary_switch`) need it; there all slices of a sequence, since its first token was
-    computed, must lie on one side of the switch.
+    `num_text_tokens` is the known length of the text, such as the prompt's length for its first
+    chunk; 0 means that the text ends with the slice. Models that rotate longer texts by other
+    frequencies (`ModelSpec.rotary_switch`) need it. In these, all slices of a sequence, from its
+    first computed token on, must lie on one side of the switch.
     """
 
     token_ids: list[int]
@@ -39,7 +39,7 @@ class SequenceSlice:
 
     @property
     def text_length(self) -> int:
-        """The length of the text as far as it is known, this slice's tokens among it."""
+        """The known length of the text, including this slice's tokens."""
         return max(self.num_text_tokens, self.start + len(self.token_ids))
 
 
@@ -59,25 +59,25 @@ class Executor(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """Draws from the logits of a step, before the next one begins."""
+        """The sampler, which draws from the logits of a step before the next step begins."""
         ...
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
-        """Copies the keys and values of all layers, from page to page, pair after pair."""
+        """Copies the keys and values of all layers from page to page, one pair after another."""
         ...
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
-        """Computes all slices in one pass; returns logits [sum of num_logits, vocab_size], in the
-        order of the slices. A slice is not kept: in the next step the same object may hold other
-        tokens."""
+        """Computes all slices in one pass. Returns logits [sum of num_logits, vocab_size] in the
+        order of the slices. Slices are not kept: the caller may change the object for the next
+        step."""
         ...
 
     def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
         """Repeats the last step with one new token for each of its sequences.
 
-        Every slice of that step had one token and one row of logits. Token i stands at the position
-        after the last token of slice i, and the sequence has the same pages, except that the list
-        given as `pages` may have grown. The result is that of a `step` with such slices.
+        Every slice of that step must have had one token and one row of logits. Token i stands at
+        the position after slice i's last token. The sequence has the same pages, except that the
+        list given as `pages` may have grown. The result is that of a `step` with such slices.
         """
         ...
 
@@ -88,10 +88,12 @@ class DraftingExecutor(Executor, Protocol):
     def write_drafts(
         self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
-        """Computes all slices, and goes on with slice i for `num_draft_tokens[i]` tokens, of which
-        all but the last are computed, too: its pages must have room for them. A token is drawn as
-        `states[i]` draws it; where that allows none the draft ends. The states, of different
-        requests, stay as they were. `num_logits` of a slice is ignored."""
+        """Computes all slices, and continues slice i for `num_draft_tokens[i]` tokens.
+
+        All of these but the last are computed too, and the slice's pages must have room for them.
+        `states[i]` draws the tokens; where it allows none, the draft ends. The states belong to
+        different requests and stay unchanged. `num_logits` of a slice is ignored.
+        """
         ...
 
 
@@ -100,7 +102,7 @@ class LoadedExecutor(DraftingExecutor, Protocol):
 
     @property
     def kv(self) -> KVSpec:
-        """Number and format of its pages."""
+        """The number and format of its pages."""
         ...
 
     @property
@@ -108,39 +110,39 @@ class LoadedExecutor(DraftingExecutor, Protocol):
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that one decode step reads."""
+        """The bytes of weights that one decode step reads."""
         ...
 
     @property
     def kv_token_bytes(self) -> int:
-        """Bytes of keys and values of one token over all layers."""
+        """The bytes of one token's keys and values over all layers."""
         ...
 
     @property
     def arithmetic(self) -> dict[str, str]:
-        """What the last bits of logits depend on besides weights and tokens. Two executors with
-        equal entries compute equal bits."""
+        """Everything besides weights and tokens that the last bits of logits depend on. Two
+        executors with equal entries compute equal bits."""
         ...
 
     @property
     def known_content(self) -> str | None:
-        """The digest of the checkpoint's files (models/fingerprints.py) where loading had to know
+        """The digest of the checkpoint's files (models/fingerprints.py), if loading had to compute
         it."""
         ...
 
     def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "LoadedExecutor":
-        """Another executor on the same weights, with pages of its own, and attention sinks where
-        this one has them and they are kept."""
+        """Returns another executor on the same weights with its own pages. It has the attention
+        sinks of this one, if any, unless `keeps_sinks` is false."""
         ...
 
     def wait_for_cache(self) -> None:
-        """Returns when nothing of loading goes on in the background: the packed weights are on
-        disk, or it is clear that they cannot be."""
+        """Waits until loading has nothing left in the background: the packed weights are on disk,
+        or cannot be written."""
         ...
 
 
 def moved_on(slices: list[SequenceSlice], token_ids: list[int]) -> list[SequenceSlice]:
-    """The same slices, moved to the one token after their last: what `step_again` computes."""
+    """Returns the slices moved to the one token after their last, as `step_again` computes them."""
     for part, token_id in zip(slices, token_ids, strict=True):
         part.start += len(part.token_ids)
         part.token_ids = [token_id]

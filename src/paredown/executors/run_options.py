@@ -1,4 +1,4 @@
-"""RunOptions: how a checkpoint is run, whoever runs it."""
+"""RunOptions: how to run a checkpoint on any executor."""
 
 from dataclasses import dataclass
 from typing import Literal, TypedDict
@@ -31,19 +31,19 @@ class RunKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """`executor`        who runs it; auto: the native core on a CPU, PyTorch on a GPU
-    `device`          where
+    """`executor`        "auto" means the native core on a CPU and PyTorch on a GPU
+    `device`          the device that it runs on
     `num_pages`       pages of keys and values; None: from `kv_cache_bytes` or the free memory
     `kv_cache_bytes`  memory for keys and values, in place of `num_pages`
     `threads`         None: all cores
     `kv_dtype`        how keys and values are kept; None: as the checkpoint asks
-    `activations`     what the inputs of linear layers are rounded to, finer ones where a weight
-                      takes no such inputs (executors/native/pack_weights.py); None: as the
+    `activations`     what the inputs of linear layers are rounded to; a weight that does not take
+                      such inputs reads finer ones (executors/native/pack_weights.py). None: as the
                       checkpoint asks, else as its formats say
     `cache`           where packed weights are kept; None: nothing is kept or used
     `sinks`           lets texts be of any length; None: the model's own context
 
-    Raises ConfigError for memory that was given twice or is no whole number, and for an executor
+    Raises ConfigError for memory that is given twice or is not a whole number, and for an executor
     that does not run on the device.
     """
 
@@ -82,12 +82,12 @@ class RunOptions:
 
     @property
     def executor_name(self) -> ExecutorName:
-        """Who runs it, with `auto` resolved."""
+        """The executor's name, with `auto` resolved."""
         if self.executor == "auto":
             return "native" if self.device == "cpu" else "torch"
         return self.executor
 
     @property
     def thread_plan(self) -> ThreadPlan:
-        """The threads, all cores where nothing else was asked for."""
+        """The threads of steps; all cores unless the options say otherwise."""
         return ThreadPlan.resolve(None) if self.threads is None else self.threads

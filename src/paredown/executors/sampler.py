@@ -1,9 +1,8 @@
-"""Sampler: from rows of logits to tokens, the part of an executor that draws.
+"""Sampler: the part of an executor that draws tokens from rows of logits.
 
-A row's token depends on that row, its request's state, and the request's seed alone: the draw is a
-race with counter-based noise (Philox, Salmon et al., SC 2011), a function of the seed, the position
-and the token. What is computed, and in which order, is defined in docs/sampling.md.
-R: rows, V: vocabulary.
+A row's token depends only on that row, its request's state and the request's seed. The draw is a
+race with counter-based noise (Philox, Salmon et al., SC 2011), a function of seed, position and
+token. docs/internals/sampling.md defines what is computed, and in which order. R: rows, V: vocabulary.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from paredown.executors.draw_settings import DrawSettings
 Logits = npt.NDArray[np.float32]
 Probs = npt.NDArray[np.float64]
 
-# Why a row has no token.
+# The reason why a row has no token.
 NOT_FINITE = "the model failed: its logits are not finite"
 NOTHING_ALLOWED = "the request's own settings allow no token here"
 
@@ -30,14 +29,15 @@ class TokenLogprob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Logprobs:
-    """Natural log-probabilities under the raw logits: nothing of the request's settings applied."""
+    """Natural log-probabilities under the raw logits, without any of the request's settings."""
 
     chosen: TokenLogprob
     top: list[TokenLogprob]
 
 
 class SampledRows(NamedTuple):
-    """A token for each row; a failure says why there is none, and ends its own request only."""
+    """A token for each row. A failure says why a row has no token, and ends only its own
+    request."""
 
     token_ids: list[int]
     logprobs: list[Logprobs | None]
@@ -45,7 +45,7 @@ class SampledRows(NamedTuple):
 
 
 class SampledToken(NamedTuple):
-    """A token of a run; with a failure there is none, and nothing follows."""
+    """A token of a run; after a failure there is none, and the run ends."""
 
     token_id: int
     logprobs: Logprobs | None
@@ -57,12 +57,12 @@ class RowError(ArithmeticError):
 
 
 class SamplingState(Protocol):
-    """What a sampler keeps of one request: settings, tokens, counts. Only the sampler that made it
+    """A sampler's state for one request: settings, tokens, counts. Only the sampler that made it
     can read it. Sampling a row adds its token."""
 
     @property
     def num_tokens(self) -> int:
-        """Counts the tokens of the prompt and of the answer so far."""
+        """The number of tokens of the prompt and of the answer so far."""
         ...
 
     def push(self, token: int, /) -> None:
@@ -70,7 +70,7 @@ class SamplingState(Protocol):
         ...
 
     def pop(self) -> None:
-        """Takes the last token of the answer back."""
+        """Removes the last token of the answer."""
         ...
 
     def allow_next(self, tokens: npt.NDArray[np.int32], /) -> None:
@@ -84,12 +84,12 @@ class Sampler(Protocol):
     def make_state(
         self, settings: DrawSettings, prompt_token_ids: Sequence[int], vocab_size: int
     ) -> SamplingState:
-        """The state of a request before its first token. Raises ValueError for an unknown token
-        id."""
+        """Makes the state of a request before its first token. Raises ValueError for an unknown
+        token id."""
         ...
 
     def sample(self, logits_RV: Logits, states: list[SamplingState]) -> SampledRows:
-        """One token for each row, pushed onto the row's state unless the row failed."""
+        """Draws one token for each row and pushes it onto the row's state unless the row failed."""
         ...
 
     def sample_runs(
@@ -99,16 +99,16 @@ class Sampler(Protocol):
         drafts: list[Sequence[int]],
         states: list[SamplingState],
     ) -> list[list[SampledToken]]:
-        """Draws a run of tokens for each state. The first is drawn from the row `first_rows[i]`; as
-        long as the token drawn is the next of `drafts[i]`, another is drawn from the row behind.
-        A state with n draft tokens has n + 1 rows."""
+        """Draws a run of tokens for each state. The first comes from the row `first_rows[i]`. As
+        long as the drawn token is the next of `drafts[i]`, another is drawn from the next row. A
+        state with n draft tokens has n + 1 rows."""
         ...
 
     def distribution(self, logits_1V: Logits, state: SamplingState) -> Probs:
-        """The probabilities [1, V] that `sample` draws from; a greedy row has a single 1. Raises
-        RowError for a row without a distribution."""
+        """Returns the probabilities [1, V] that `sample` draws from; a greedy row has a single 1.
+        Raises RowError for a row without a distribution."""
         ...
 
     def logprobs(self, logits_RV: Logits, token_ids: Sequence[int], num_top: int) -> list[Logprobs]:
-        """Log-probabilities of the tokens that stand after each row. Raises RowError."""
+        """Returns the log-probabilities of the tokens that follow each row. Raises RowError."""
         ...

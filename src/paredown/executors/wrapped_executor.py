@@ -1,4 +1,4 @@
-"""WrappedExecutor: another executor, whose steps pass through somebody's hands."""
+"""WrappedExecutor: another executor, with a replaced `step`."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,8 @@ from paredown.spec.model import ModelSpec
 
 
 class WrappedExecutor:
-    """Implements Executor as `executor` does, but for `step`: that is the caller's, to time, count
-    or change what the executor's own does, which it calls."""
+    """Implements Executor like `executor`, except for `step`. The caller's function replaces it,
+    to time, count or change what the executor's own `step`, which it calls, does."""
 
     def __init__(
         self,

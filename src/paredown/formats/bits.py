@@ -8,17 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 WORD_BYTES = 4
-# So many codes fill whole bytes whatever their bits, and fit in 64 bits.
+# Eight codes of any width fill whole bytes and fit in 64 bits.
 _CODES = 8
 
 
 def num_words(num_codes: int, bits: int) -> int:
-    """Words that a row of `num_codes` codes takes."""
+    """Returns the number of words for a row of `num_codes` codes."""
     return -(-num_codes * bits // (8 * WORD_BYTES))
 
 
 def pack_bits(codes_RC: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.int32]:
-    """[R, C] unsigned codes below 2**bits to [R, ceil(C * bits / 32)] words; bits is 1 to 8."""
+    """Packs [R, C] unsigned codes below 2**bits into [R, ceil(C * bits / 32)] words; bits is 1 to
+    8."""
     num_rows, num_codes = codes_RC.shape
     padded = np.zeros((num_rows, -(-num_codes // _CODES) * _CODES), np.uint8)
     padded[:, :num_codes] = codes_RC
@@ -28,7 +29,7 @@ def pack_bits(codes_RC: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.int3
     octets = runs.view(np.uint8).reshape(num_rows, -1, _CODES)[:, :, :bits].reshape(num_rows, -1)
     row_bytes = num_words(num_codes, bits) * WORD_BYTES
     packed = np.zeros((num_rows, row_bytes), np.uint8)
-    # The last run may pad beyond the last word, with zeros.
+    # The last run's padding of zeros may extend beyond the last word.
     num_bytes = min(row_bytes, octets.shape[1])
     packed[:, :num_bytes] = octets[:, :num_bytes]
     return packed.view("<i4").astype(np.int32, copy=False)
@@ -37,7 +38,7 @@ def pack_bits(codes_RC: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.int3
 def unpack_bits(
     words_RW: npt.NDArray[np.int32], bits: int, num_codes: int
 ) -> npt.NDArray[np.uint8]:
-    """[R, W] words back to [R, num_codes] unsigned codes; the padding is dropped."""
+    """Unpacks [R, W] words into [R, num_codes] unsigned codes and drops the padding."""
     octets = np.ascontiguousarray(words_RW, dtype="<i4").view(np.uint8)
     if 8 % bits == 0:
         return np.ascontiguousarray(_spread(octets, bits)[:, :num_codes])
@@ -57,8 +58,8 @@ def unpack_bits(
 
 
 def _spread(octets_RB: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
-    """The 8 / bits codes of each byte: every byte becomes a word with room for them, and halves of
-    a group of codes move apart until each has a byte."""
+    """Returns the 8 / bits codes of each byte. Each byte becomes a word with room for them, and
+    halves of a group of codes are moved apart until each code has a byte."""
     num_codes = 8 // bits
     spread = octets_RB.astype(f"<u{num_codes}")
     while num_codes > 1:

@@ -1,4 +1,4 @@
-"""BlockWeight: rows of super-blocks, codes and their scales together, as stored. NumPy only."""
+"""BlockWeight: rows of super-blocks, with codes and scales as stored. NumPy only."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,17 +12,17 @@ from paredown.spec.weight import ScaleDType, SuperBlock, WeightSpec
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
-# Values converted at once: bounds the float temporaries to some tens of megabytes.
+# Values converted at once; this limits the temporary floats to some tens of megabytes.
 _CHUNK_VALUES = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockWeight:
-    """O output rows, I input columns in whole super-blocks of B bytes.
+    """A weight of O output rows and I input columns in whole super-blocks of B bytes.
 
     rows_OB      the bytes, block by block, as the core packs them
-    to_floats    the values of N blocks, [N, bytes of one], in order
-    scale_dtype  what a table of embeddings is held in
+    to_floats    returns the values of N blocks, [N, bytes of one], in order
+    scale_dtype  the dtype in which a table of embeddings is held
     """
 
     spec: WeightSpec
@@ -37,7 +37,7 @@ class BlockWeight:
 
     @property
     def input_scale(self) -> None:
-        """Inputs have a scale for each super-block, found as they come."""
+        """Always None: inputs have a dynamic scale for each super-block."""
         return
 
     def with_input_scale(self, scale: float) -> Self:
@@ -58,7 +58,7 @@ class BlockWeight:
         return replace(self, rows_OB=np.concatenate([one.rows_OB for one in (self, *others)]))
 
     def dequantize(self) -> Floats:
-        """[O, I] in float32, some rows at a time."""
+        """Returns [O, I] in float32, computed some rows at a time."""
         values_OI = np.empty(self.shape, np.float32)
         chunk_rows = max(1, _CHUNK_VALUES // max(1, self.shape[1]))
         for start in range(0, len(values_OI), chunk_rows):
@@ -68,7 +68,7 @@ class BlockWeight:
         return values_OI
 
     def at_work(self) -> Floats:
-        """[O, I]: the core applies scales in float32, rounded nowhere else."""
+        """Returns [O, I]. The core applies scales in float32, so nothing else is rounded."""
         return self.dequantize()
 
     @property

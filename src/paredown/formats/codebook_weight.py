@@ -1,8 +1,8 @@
 """CodebookWeight: a weight as sums of vectors from codebooks (AQLM, arXiv 2401.06118). NumPy only.
 
-O output rows and I input columns are cut into patches of out_group_size x in_group_size weights;
-A counts patches down the rows, J along the columns. A patch is scale[a] * sum over the M codebooks
-of codebooks[m, code[a, j, m]].
+O output rows and I input columns are divided into patches of out_group_size x in_group_size
+weights, A down the rows and J along the columns. The value of a patch is scale[a] times the sum of
+codebooks[m, code[a, j, m]] over the M codebooks.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ MAX_CODE_BITS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class CodebookSpec:
-    """The shape of the codebooks, and the dtype of their numbers and of scales; one for all modules
-    of a checkpoint. Raises ConfigError for one that the format cannot hold."""
+    """The shape of the codebooks, and the dtype of their numbers and of the scales; all modules of
+    a checkpoint share it. Raises ConfigError for one that the format cannot hold."""
 
     num_codebooks: int
     nbits_per_codebook: int
@@ -42,7 +42,7 @@ class CodebookSpec:
 
     @property
     def name(self) -> str:
-        """The paper's: 2x8-g8 is two codebooks of 8 bits on groups of 8 columns."""
+        """The name as in the paper: 2x8-g8 is two codebooks of 8 bits on groups of 8 columns."""
         rows = "" if self.out_group_size == 1 else f"{self.out_group_size}x"
         return f"aqlm-{self.num_codebooks}x{self.nbits_per_codebook}-g{rows}{self.in_group_size}"
 
@@ -52,12 +52,12 @@ class CodebookSpec:
 
     @property
     def code_bits(self) -> int:
-        """Bits that a stored code takes: whole bytes."""
+        """The bits that a stored code takes, in whole bytes."""
         return 8 if self.nbits_per_codebook <= 8 else 16
 
     def num_patches(self, shape: tuple[int, int]) -> tuple[int, int]:
-        """Patches down the rows and along the columns of a weight of (out, in) `shape`. Raises
-        UnsupportedError when they do not fill it."""
+        """Returns the patches down the rows and along the columns of a weight with `shape` (out,
+        in). Raises UnsupportedError if they do not fill it."""
         num_rows, num_columns = shape
         if num_rows % self.out_group_size or num_columns % self.in_group_size:
             raise UnsupportedError(
@@ -69,7 +69,8 @@ class CodebookSpec:
         return num_rows // self.out_group_size, num_columns // self.in_group_size
 
     def bits_per_weight(self, shape: tuple[int, int]) -> float:
-        """Stored bits over weights: codes in whole bytes, codebooks and scales in 16 bits."""
+        """Returns the stored bits per weight: codes in whole bytes, codebooks and scales in 16
+        bits."""
         num_out, num_in = self.num_patches(shape)
         num_codes = num_out * num_in * self.num_codebooks
         vector = self.out_group_size * self.in_group_size
@@ -79,7 +80,7 @@ class CodebookSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class CodebookWeight:
-    """One linear layer's numbers.
+    """The numbers of one linear layer.
 
     codes_AJM        uint16, each below 2^bits
     codebooks_MKRC   float32 [M, K, out_group, in_group], each representable in the spec's dtype
@@ -98,15 +99,15 @@ class CodebookWeight:
 
     @property
     def input_scale(self) -> None:
-        """Inputs are read as they are."""
+        """Always None: inputs are not rounded."""
         return
 
     def with_input_scale(self, scale: float) -> "CodebookWeight":
         raise AssertionError("a weight in codebooks reads its inputs as they are")
 
     def dequantize(self) -> npt.NDArray[np.float32]:
-        """[O, I]: vectors are added in the order of the codebooks and scaled in float32, and the
-        value is rounded to the spec's dtype."""
+        """Returns [O, I]. Vectors are added in the order of the codebooks and scaled in float32;
+        the result is rounded to the spec's dtype."""
         patches_AJRC = self.codebooks_MKRC[0][self.codes_AJM[:, :, 0]]
         for m in range(1, self.spec.num_codebooks):
             patches_AJRC = patches_AJRC + self.codebooks_MKRC[m][self.codes_AJM[:, :, m]]
@@ -115,9 +116,10 @@ class CodebookWeight:
         return round_to(values_OI, self.spec.float_dtype)
 
     def at_work(self) -> npt.NDArray[np.float32]:
-        """[O, I]: no kernel takes the codes, so a layer multiplies with the rounded values."""
+        """Returns [O, I]. No kernel takes the codes, so a layer multiplies with the rounded
+        values."""
         return self.dequantize()
 
     def for_core(self) -> GridWeight:
-        """The values as floats of the spec's dtype."""
+        """Returns the values as floats of the spec's dtype."""
         return float_weight(self.dequantize(), self.spec.float_dtype)[0]

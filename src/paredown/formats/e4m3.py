@@ -1,6 +1,6 @@
-"""e4m3 numbers (OCP 8-bit formats, arXiv 2209.05433): a sign, four bits of exponent (bias 7), three
-of mantissa. There is no infinity, 0x7f and 0xff are NaN, the largest finite number is 448.
-"""
+"""e4m3 numbers (OCP 8-bit formats, arXiv 2209.05433): a sign, four exponent bits (bias 7) and
+three mantissa bits. There is no infinity, 0x7f and 0xff are NaN, and the largest finite number is
+448."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,13 @@ NAN = 0x7F
 
 
 def encode_fp8(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Finite float32 values to the nearest e4m3 code, ties to even, clamped to the largest."""
+    """Rounds finite float32 values to the nearest e4m3 code, ties to even, clamped to the
+    largest."""
     return encode_small_float(values, mantissa_bits=3, bias=7, largest=MAX_FP8)
 
 
 def decode_fp8(codes: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
-    """e4m3 codes to float32, exact."""
+    """Converts e4m3 codes to float32, exactly."""
     return _VALUES[codes.astype(np.uint8, copy=False)]
 
 

@@ -1,4 +1,4 @@
-"""Float formats: rounding to nearest even, and a count of the values the format cannot reach."""
+"""Float formats: rounds to nearest even and counts the values beyond the format's range."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ from paredown.formats.tensor import (
 )
 from paredown.spec.weight import ScaleDType
 
-# Values looked at together: bounds the float32 copies to a few megabytes.
+# Values checked at once; this limits the float32 copies to a few megabytes.
 _CHECKED_VALUES = 1 << 20
 
-# The largest finite value of each.
+# The largest finite value of each format.
 MAX_FINITE: dict[ScaleDType, float] = {
     "fp32": float(np.finfo(np.float32).max),
     "bf16": float(bf16_to_float32(np.array([0x7F7F], np.uint16))[0]),
@@ -27,14 +27,14 @@ MAX_FINITE: dict[ScaleDType, float] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """`num_clamped` values lay beyond the format's largest finite one and became that."""
+    """`num_clamped` values exceeded the format's largest finite one and were set to it."""
 
     tensor: StoredTensor
     num_clamped: int
 
 
 def round_to(values: npt.NDArray[np.float32], dtype: ScaleDType) -> npt.NDArray[np.float32]:
-    """float32 values rounded to `dtype` and back; beyond its range they become infinite."""
+    """Rounds float32 values to `dtype` and back; values beyond its range become infinite."""
     if dtype == "bf16":
         return bf16_to_float32(float32_to_bf16(values))
     if dtype == "fp16":
@@ -44,8 +44,8 @@ def round_to(values: npt.NDArray[np.float32], dtype: ScaleDType) -> npt.NDArray[
 
 
 def cast(values: npt.NDArray[np.float32], dtype: ScaleDType) -> Cast:
-    """An array of any shape in `dtype`, clamped to its finite range. Raises CheckpointError for
-    values that are not finite."""
+    """Converts an array of any shape to `dtype`, clamped to its finite range. Raises
+    CheckpointError for values that are not finite."""
     check_finite(values)
     limit = np.float32(MAX_FINITE[dtype])
     outside = np.abs(round_to(values, dtype)) > limit
@@ -59,7 +59,7 @@ def cast(values: npt.NDArray[np.float32], dtype: ScaleDType) -> Cast:
 
 
 def check_stored(tensor: StoredTensor) -> None:
-    """Does what `check_finite` does, a stretch of the values at a time."""
+    """Does what `check_finite` does, on one stretch of the values at a time."""
     flat = tensor.array.reshape(-1)
     for start in range(0, flat.size, _CHECKED_VALUES):
         part = StoredTensor(dtype=tensor.dtype, array=flat[start : start + _CHECKED_VALUES])
@@ -68,7 +68,7 @@ def check_stored(tensor: StoredTensor) -> None:
 
 
 def check_finite(values: npt.NDArray[np.float32]) -> None:
-    """Raises CheckpointError naming the first value that is NaN or infinite."""
+    """Raises CheckpointError that names the first value that is NaN or infinite."""
     finite = np.isfinite(values)
     if not finite.all():
         index = np.unravel_index(int(np.argmin(finite)), values.shape)

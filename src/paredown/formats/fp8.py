@@ -20,8 +20,8 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 def quantize_fp8(
     values_OI: npt.NDArray[np.float32], spec: WeightSpec, scale_dtype: ScaleDType
 ) -> GridWeight:
-    """[O, I] values as e4m3 codes. Raises UnsupportedError when the group size does not divide the
-    columns, CheckpointError for values that are not finite."""
+    """Rounds [O, I] values to e4m3 codes. Raises UnsupportedError if the group size does not
+    divide the columns, CheckpointError for values that are not finite."""
     assert spec.dtype == "fp8", spec.name
     check_finite(values_OI)
     num_rows, num_columns = values_OI.shape

@@ -74,10 +74,12 @@ class GridWeight:
         )
 
     def dequantize(self) -> Floats:
-        """[O, I]. For integers (code - zero point) * scale, for fp8 number * scale, rounded to the
-        dtype of the scale: bit for bit what compressed-tensors' decompression gives. Codes have at
-        most 8 bits, so the left factor is exact in every scale dtype, and the product is rounded
-        once."""
+        """Returns [O, I], bit for bit as compressed-tensors decompresses it.
+
+        Integers become (code - zero point) * scale, fp8 numbers number * scale, rounded to the
+        scale's dtype. Codes have at most 8 bits, so the left factor is exact in every scale dtype,
+        and the product is rounded once.
+        """
         if self.spec.is_quantized:
             return round_to(self.at_work(), self.scale_dtype)
         if self.spec.dtype == "bf16":
@@ -85,8 +87,8 @@ class GridWeight:
         return self.values_OI.astype(np.float32)
 
     def at_work(self) -> Floats:
-        """[O, I] in float32, codes before the rounding to the dtype of the scale: what the native
-        core multiplies with."""
+        """Returns [O, I] in float32, the values that the native core multiplies with: they are not
+        rounded to the scale's dtype."""
         if not self.spec.is_quantized:
             return self.dequantize()
         assert self.scales_OG is not None
@@ -98,7 +100,7 @@ class GridWeight:
         return values_OGC.reshape(num_rows, num_columns)
 
     def _unscaled(self) -> Floats:
-        """What the scales multiply, [O, I]."""
+        """Returns the factors of the scales, [O, I]."""
         if self.spec.dtype == "fp8":
             return decode_fp8(self.values_OI)
         codes_OI = self.values_OI.astype(np.float32)
@@ -111,7 +113,7 @@ class GridWeight:
 
 
 def float_weight(values_OI: Floats, dtype: ScaleDType) -> tuple[GridWeight, int]:
-    """The weight in `dtype`, and how many of its values were clamped."""
+    """Returns the weight in `dtype`, and how many of its values were clamped."""
     result = cast(values_OI, dtype)
     weight = GridWeight(spec=WeightSpec(dtype=dtype), values_OI=result.tensor.array)
     return weight, result.num_clamped

@@ -1,15 +1,15 @@
-"""Round-to-nearest integer grids, by the conventions of compressed-tensors.
+"""Rounds to nearest on integer grids, by the conventions of compressed-tensors.
 
-Signed codes q of b bits lie in [-2^(b-1), 2^(b-1) - 1]; a group of columns of a row shares a scale
-s and a zero point z, and the value of a code is (q - z) * s. With m and M the group's smallest and
-largest value, 0 counted in:
+Signed codes q of b bits lie in [-2^(b-1), 2^(b-1) - 1]. A group of a row's columns shares a scale
+s and a zero point z, and the value of a code is (q - z) * s. With m and M the smallest and largest
+of the group's values and 0:
 
     symmetric   s = max(-m, M) / ((2^b - 1) / 2)      z = 0
     asymmetric  s = (M - m) / (2^b - 1)               z = round(clamp(-2^(b-1) - m / s))
     both        q = round(clamp(w / s + z))
 
-Ties round to even. s is rounded to the dtype it is stored in before z and q follow from it; a group
-of zeros gets that dtype's machine epsilon. `GridWeight` keeps unsigned codes, q + 2^(b-1).
+Ties round to even. s is rounded to its stored dtype before z and q follow from it; a group of
+zeros gets that dtype's machine epsilon. `GridWeight` keeps unsigned codes, q + 2^(b-1).
 """
 
 import numpy as np
@@ -20,19 +20,19 @@ from paredown.formats.floating import MAX_FINITE, check_finite, round_to
 from paredown.formats.grid_weight import GridWeight
 from paredown.spec.weight import ScaleDType, WeightSpec
 
-# Distance from 1 to the next number: what stands in for a scale of zero.
+# The distance from 1 to the next number replaces a scale of zero.
 EPSILON: dict[ScaleDType, float] = {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
 
-# Values quantized at once: bounds the float temporaries to a few megabytes.
+# Values quantized at once; this limits the temporary floats to a few megabytes.
 _CHUNK_VALUES = 1 << 20
 
 
 def quantize_integer(
     values_OI: npt.NDArray[np.float32], spec: WeightSpec, scale_dtype: ScaleDType
 ) -> GridWeight:
-    """[O, I] values on the grid of an integer `spec`.
+    """Rounds [O, I] values to the grid of an integer `spec`.
 
-    Raises UnsupportedError when the group size does not divide the columns, CheckpointError for
+    Raises UnsupportedError if the group size does not divide the columns, CheckpointError for
     values that are not finite.
     """
     assert spec.is_integer, spec.name
@@ -60,7 +60,8 @@ def quantize_integer(
 
 
 def group_columns(spec: WeightSpec, num_columns: int) -> int:
-    """Columns that share a scale. Raises UnsupportedError when groups do not fit the row."""
+    """Returns the columns that share a scale. Raises UnsupportedError if groups do not divide the
+    row."""
     if spec.group_size is None:
         return num_columns
     if num_columns % spec.group_size != 0:
@@ -84,7 +85,7 @@ def _quantize_rows(
     if spec.symmetric:
         scales_OG = np.maximum(-lowest_OG, highest_OG) / np.float32((high - low) / 2)
     else:
-        # Halved first: the difference of two large values may pass the largest float.
+        # Each is halved first: the difference of two large values may exceed the largest float.
         scales_OG = (highest_OG / 2 - lowest_OG / 2) / np.float32((high - low) / 2)
     scales_OG = storable_scales(scales_OG, scale_dtype)
     if spec.symmetric:
@@ -100,7 +101,7 @@ def _quantize_rows(
 
 
 def storable_scales(scales: npt.NDArray[np.float32], dtype: ScaleDType) -> npt.NDArray[np.float32]:
-    """Rounded to `dtype`, finite, and never zero."""
+    """Rounds scales to `dtype` and keeps them finite and nonzero."""
     limit = np.float32(MAX_FINITE[dtype])
     rounded = round_to(np.minimum(scales, limit), dtype)
     return np.where(rounded == 0, np.float32(EPSILON[dtype]), rounded)

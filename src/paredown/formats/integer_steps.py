@@ -1,9 +1,8 @@
-"""Integer steps: group scales that are whole multiples of one number in each row.
+"""Integer steps: group scales that are integer multiples of one number in each row.
 
-With scale = row scale * step, a code q with zero point z stands for (q - z) * step * row scale,
-and (q - z) * step is an 8-bit integer where steps are small: a weight in int4 groups is one of int8
-rows (QServe, arXiv 2405.04532; docs/methods/qoq.md). On disk nothing says so: it is seen in the
-scales.
+With scale = row scale * step, a code q with zero point z stands for (q - z) * step * row scale.
+For small steps (q - z) * step is an 8-bit integer, so that int4 groups run as int8 rows (QServe,
+arXiv 2405.04532; docs/methods/qoq.md). No file records this; it is recognized from the scales.
 
 Shapes: O output rows, I input columns, G groups of columns.
 """
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from paredown.formats.weight import CoreWeight
 
 MOST_STEPS = 16
-# Of float32, the one before the point among them.
+# The significant bits of float32, including the one before the point.
 _SIGNIFICANT_BITS = 24
 # A row's largest scale is at most MOST_STEPS times its smallest.
 _MOST_SHIFT = 5
@@ -23,8 +22,8 @@ _MOST_SHIFT = 5
 def integer_steps(
     weight: CoreWeight,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]] | None:
-    """Row scales [O] and steps [O, G] of an int4 weight in groups; None where its scales are no
-    such multiples, or some (q - zero point) * step would leave 8 bits."""
+    """Returns the row scales [O] and steps [O, G] of an int4 weight in groups. Returns None if its
+    scales are not such multiples, or if some (q - zero point) * step exceeds 8 bits."""
     if weight.spec.dtype != "int4":
         return None
     arrays = weight.arrays()
@@ -42,11 +41,11 @@ def integer_steps(
 def steps_of(
     scales_OG: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]] | None:
-    """The row scales [O] and steps [O, G], 1 to 16, whose products are the scales, exactly; the
-    largest such row scales. None where a row has none.
+    """Returns the row scales [O] and steps [O, G], 1 to 16, whose products equal the scales
+    exactly. Row scales are as large as possible. Returns None if a row has none.
 
-    In units of its smallest last place a row's scales are whole numbers, and the largest number
-    that divides them all is their greatest common divisor.
+    In units of its smallest last place a row's scales are integers, and their greatest common
+    divisor is the largest possible row scale.
     """
     if not (np.isfinite(scales_OG).all() and (scales_OG > 0).all()):
         return None

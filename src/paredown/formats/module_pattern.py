@@ -1,8 +1,9 @@
 """Regular expressions over the names of modules, from files and recipes.
 
-Python's own engine tries all ways through a pattern: `(([a-z0-9_.])+)+!` does not come to its end
-on a name of forty letters. RE2 takes a time that is linear in the name. It knows no lookarounds;
-those at the beginning of a pattern, which say what a name must not have, are asked one by one here.
+Python's engine tries all ways through a pattern: on a name of forty letters `(([a-z0-9_.])+)+!`
+never finishes. RE2 takes time linear in the name, but has no lookarounds. The lookaheads at the
+beginning of a pattern, which say what a name must not contain, are therefore tested here one by
+one.
 """
 
 import re
@@ -11,16 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-# Where a pattern must match: from the beginning as re.match, anywhere, or the whole.
+# Where a pattern must match: from the beginning as re.match, anywhere, or the whole name.
 Where = Literal["match", "search", "fullmatch"]
 MAX_PATTERN_CHARS = 10_000
 MAX_PATTERNS = 4_096
-# RE2 takes no more, or takes it for the letters themselves.
+# RE2 rejects larger counts, or takes them for literal characters.
 _TOO_OFTEN = re.compile(r"(?<!\\)(?:\\\\)*\{(?:,|\d*,?\d{4,}|\d{4,},)")
-# As re.escape writes the name of a module.
+# The name of a module as re.escape writes it.
 _NAME = re.compile(r"(?:\w|\\?-|\\\.)+", re.ASCII)
 _MAX_SHOWN_CHARS = 100
-# Of patterns that are asked together first.
+# The number of patterns that are first tested together.
 _NUM_TOGETHER = 64
 _LOOKAHEADS = ("(?!", "(?=")
 _LOOKAROUND = re.compile(r"\(\?<?[!=]")
@@ -29,16 +30,16 @@ _Test = Callable[[bytes], object]
 
 
 class PatternError(ValueError):
-    """A pattern that is not valid; the text says which, and why."""
+    """A pattern is not valid; the message says which, and why."""
 
 
 class UnreadPatternError(PatternError):
-    """A pattern that may be valid, and that is not read here."""
+    """A pattern may be valid but is not supported here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Branch:
-    """`rest` must match, and each of `looks` too, or not, as it says."""
+    """`rest` must match, and each of `looks` must match or must not, as it says."""
 
     looks: tuple[tuple[bool, _Test], ...]
     rest: _Test
@@ -95,7 +96,7 @@ class ModulePatterns:
         ]
 
     def first(self, name: str) -> int | None:
-        """The place of the first pattern that matches."""
+        """Returns the index of the first pattern that matches."""
         literal = self._literals.get(name)
         data = name.encode("utf-8", "surrogatepass")
         for test, group in self._groups:
@@ -112,7 +113,7 @@ class ModulePatterns:
 
 @lru_cache(maxsize=4 * MAX_PATTERNS)
 def module_pattern(pattern: str, where: Where) -> ModulePattern:
-    """Raises PatternError."""
+    """Compiles a pattern. Raises PatternError."""
     return ModulePattern(pattern, where)
 
 
@@ -125,14 +126,15 @@ def _check(pattern: str) -> None:
 
 
 def _literal(pattern: str, where: Where) -> str | None:
-    """The one name that matches, where there is but one: letters, digits and escaped dots."""
+    """Returns the only name that matches, if the pattern has just letters, digits and escaped
+    dots."""
     is_whole = where == "fullmatch" or (pattern.startswith("^") and pattern.endswith("$"))
     text = pattern.removeprefix("^").removesuffix("$")
     return text.replace("\\", "") if is_whole and _NAME.fullmatch(text) else None
 
 
 def _branch(pattern: str, where: Where) -> _Branch:
-    """A pattern without a bar outside of groups, its lookaheads taken off its beginning."""
+    """Parses a pattern without a bar outside of groups, and splits off its leading lookaheads."""
     anchor = "^" if pattern.startswith("^") else ""
     rest, looks = pattern.removeprefix("^"), list[tuple[bool, _Test]]()
     while rest.startswith(_LOOKAHEADS):
@@ -145,7 +147,7 @@ def _branch(pattern: str, where: Where) -> _Branch:
 
 
 def _together(group: Sequence[ModulePattern]) -> _Test | None:
-    """Whether any of them matches, or None where that is not to be asked at once."""
+    """Returns a test whether any of them matches, or None where they cannot be tested at once."""
     if len(group) < 2 or any(one.has_looks for one in group):
         return None
     try:
@@ -155,7 +157,7 @@ def _together(group: Sequence[ModulePattern]) -> _Test | None:
 
 
 def _compile(pattern: str, where: Where) -> _Test:
-    # Loading a model that names no pattern does without it.
+    # A model that names no pattern loads without this import.
     import re2
 
     options = re2.Options()
@@ -178,7 +180,7 @@ def _reason(error: Exception) -> str:
 
 
 def _split(pattern: str) -> list[str]:
-    """The pattern cut at the bars that stand in no class and in no group."""
+    """Splits the pattern at bars outside of classes and groups."""
     branches, start, at, depth = list[str](), 0, 0, 0
     while at < len(pattern):
         letter = pattern[at]
@@ -196,7 +198,7 @@ def _split(pattern: str) -> list[str]:
 
 
 def _group_end(pattern: str) -> int:
-    """Where the group that the pattern begins with has ended."""
+    """Returns the index after the group with which the pattern begins."""
     depth = at = 0
     while at < len(pattern):
         letter = pattern[at]
@@ -215,7 +217,7 @@ def _group_end(pattern: str) -> int:
 def _class_end(pattern: str, start: int) -> int:
     at = start + 1
     at += pattern[at : at + 1] == "^"
-    at += pattern[at : at + 1] == "]"  # there it is a letter
+    at += pattern[at : at + 1] == "]"  # as the first character it is literal
     while at < len(pattern) and pattern[at] != "]":
         at += 2 if pattern[at] == "\\" else 1
     return at + 1

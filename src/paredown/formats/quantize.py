@@ -1,4 +1,4 @@
-"""Round to nearest, whatever the grid."""
+"""Rounds to nearest on any grid."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,8 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 def quantize(
     values_OI: npt.NDArray[np.float32], spec: WeightSpec, scale_dtype: ScaleDType
 ) -> GridWeight:
-    """[O, I] values in a quantized `spec`. Raises UnsupportedError when the group size does not
-    divide the columns, CheckpointError for values that are not finite."""
+    """Rounds [O, I] values to a quantized `spec`. Raises UnsupportedError if the group size does
+    not divide the columns, CheckpointError for values that are not finite."""
     assert not spec.integer_steps, spec.name
     if spec.dtype == "fp8":
         return quantize_fp8(values_OI, spec, scale_dtype)

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 SIGN = 0x80
-# Of float32.
+# The mantissa bits of float32.
 _MANTISSA_BITS = 23
 _BIAS = 127
 
@@ -12,7 +12,8 @@ _BIAS = 127
 def encode_small_float(
     values: npt.NDArray[np.float32], *, mantissa_bits: int, bias: int, largest: float
 ) -> npt.NDArray[np.uint8]:
-    """Finite float32 values to the nearest code, ties to even, clamped to the `largest` number."""
+    """Rounds finite float32 values to the nearest code, ties to even, clamped to the `largest`
+    number."""
     magnitudes = np.minimum(np.abs(values), np.float32(largest))
     bits = magnitudes.view(np.uint32)
     dropped = _MANTISSA_BITS - mantissa_bits
@@ -20,8 +21,8 @@ def encode_small_float(
     normal = ((bits + (1 << (dropped - 1)) - 1 + tie) >> dropped) - (
         (_BIAS - bias) << mantissa_bits
     )
-    # Below the smallest normal number a code counts steps of the same size; 2^mantissa_bits of them
-    # are that number, whose code is the same.
+    # Below the smallest normal number codes count steps of equal size. 2^mantissa_bits steps are
+    # that number, and give its code.
     smallest_normal = np.float32(2.0 ** (1 - bias))
     subnormal = np.rint(magnitudes * np.float32(2.0 ** (bias - 1 + mantissa_bits)))
     codes = np.where(magnitudes < smallest_normal, subnormal, normal).astype(np.uint8)

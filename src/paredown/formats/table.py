@@ -25,19 +25,19 @@ FORMATS: dict[str, WeightSpec] = {
             for dtype, group_size, symmetric in product(
                 INTEGERS, (None, *GROUP_SIZES), (True, False)
             )
-            # By compressed-tensors' convention every weight would become 0 (docs/formats.md).
+            # By compressed-tensors' convention every weight would become 0 (docs/guide/formats.md).
             if symmetric is False or dtype != "int1"
         ),
     )
 }
 
-# Formats that cannot be made of a weight alone: the scale of the inputs comes from calibration.
+# Formats that a weight alone does not determine: the inputs' scale comes from calibration.
 STATIC_FORMATS: dict[str, WeightSpec] = {
     spec.name: spec for spec in (WeightSpec(dtype="int8", activations="int8_static"),)
 }
 
-# Formats whose scales are searched row by row (compress/progressive_groups.py); what is written is
-# the same without "-qoq".
+# Formats whose scales are searched row by row (compress/progressive_groups.py). They are written as
+# the same formats without "-qoq".
 STEP_FORMATS: dict[str, WeightSpec] = {
     spec.name: spec
     for spec in (
@@ -52,8 +52,8 @@ STEP_FORMATS: dict[str, WeightSpec] = {
     )
 }
 
-# All that a weight may run as when its cost is asked.
+# All formats that a weight may run in when its cost is asked.
 COSTED_FORMATS = FORMATS | STEP_FORMATS
 
-# All that a recipe may name.
+# All formats that a recipe may name.
 RECIPE_FORMATS = FORMATS | STATIC_FORMATS | STEP_FORMATS

@@ -22,15 +22,15 @@ NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
     "I64": np.int64,
 }
 
-# The float dtypes that weights and scales are stored in, by the names of safetensors; and back.
+# The float dtypes of stored weights and scales, by their names in safetensors; and the inverse.
 STORED_DTYPES: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 STORED_AS: dict[ScaleDType, StoredDType] = {ours: stored for stored, ours in STORED_DTYPES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTensor:
-    """`array` has the dtype NUMPY_DTYPES[dtype]; for BF16 and F8_E4M3 that is an unsigned
-    integer holding the bits."""
+    """`array` has the dtype NUMPY_DTYPES[dtype]. For BF16 and F8_E4M3 that is an unsigned integer
+    that holds the bits."""
 
     dtype: StoredDType
     array: npt.NDArray[np.generic]
@@ -40,7 +40,8 @@ class StoredTensor:
         return self.array.shape
 
     def to_float32(self) -> npt.NDArray[np.float32]:
-        """The values as float32, exact; fp8 numbers mean nothing without their scales."""
+        """Returns the values as float32, exactly; fp8 numbers have no meaning without their
+        scales."""
         assert self.dtype != "F8_E4M3"
         if self.dtype == "BF16":
             return bf16_to_float32(self.array)
@@ -48,12 +49,12 @@ class StoredTensor:
 
 
 def bf16_to_float32(bits: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
-    """uint16 bfloat16 bits to float32, exact."""
+    """Converts uint16 bfloat16 bits to float32, exactly."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def float32_to_bf16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """float32 to bfloat16 bits, round to nearest even; NaN stays a quiet NaN."""
+    """Converts float32 to bfloat16 bits, rounding to nearest even; NaN stays a quiet NaN."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)

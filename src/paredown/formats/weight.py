@@ -1,4 +1,4 @@
-"""Weight: one linear layer's numbers as they are stored, whatever their kind."""
+"""Weight: the numbers of one linear layer as stored, of any kind."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
@@ -14,12 +14,13 @@ class StoredSpec(Protocol):
 
     @property
     def name(self) -> str:
-        """The form's name as people write it: int4-g128, aqlm-2x8-g8."""
+        """The form's usual name: int4-g128, aqlm-2x8-g8."""
 
 
 class Weight(Protocol):
-    """O output rows and I input columns. The kinds are `GridWeight`, codes on a grid or floats,
-    `BlockWeight`, super-blocks with their own scales, and `CodebookWeight`, sums of vectors."""
+    """A weight of O output rows and I input columns. The kinds are `GridWeight` (codes on a grid,
+    or floats), `BlockWeight` (super-blocks with their own scales), and `CodebookWeight` (sums of
+    vectors)."""
 
     @property
     def spec(self) -> StoredSpec: ...
@@ -29,19 +30,19 @@ class Weight(Protocol):
 
     @property
     def input_scale(self) -> float | None:
-        """The stored scale of the inputs, where they have one."""
+        """The inputs' stored scale, if there is one."""
 
     def with_input_scale(self, scale: float) -> Self:
-        """The weight with a stored scale for its inputs."""
+        """Returns the weight with a stored scale for its inputs."""
 
     def dequantize(self) -> npt.NDArray[np.float32]:
-        """[O, I], bit for bit as the libraries of its format give them."""
+        """Returns [O, I], bit for bit as the libraries of its format do."""
 
     def at_work(self) -> npt.NDArray[np.float32]:
-        """[O, I], as a linear layer multiplies with them."""
+        """Returns [O, I], the values that a linear layer multiplies with."""
 
     def for_core(self) -> "CoreWeight":
-        """The weight in a kind that the native core can hold."""
+        """Returns the weight in a kind that the native core can hold."""
 
 
 class CoreWeight(Weight, Protocol):
@@ -52,14 +53,14 @@ class CoreWeight(Weight, Protocol):
 
     @property
     def scale_dtype(self) -> ScaleDType:
-        """The dtype of scales, and the one that the weight is dequantized to."""
+        """The dtype of scales, and of the dequantized weight."""
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.generic]]:
-        """The numbers by the names of a LinearSource (kernels/linear_source.py)."""
+        """Returns the numbers by the names of a LinearSource (kernels/linear_source.py)."""
 
     def rows(self, chosen: slice | npt.NDArray[np.integer]) -> Self:
-        """The weight of some of its output rows."""
+        """Returns the weight of some of its output rows."""
 
     def stacked(self, others: Sequence[Self]) -> Self:
-        """The output rows of this weight and below them those of `others`, which share its spec,
-        width and input scale."""
+        """Returns this weight with the output rows of `others` below its own. They must share its
+        spec, width and input scale."""

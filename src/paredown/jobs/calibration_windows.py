@@ -1,4 +1,4 @@
-"""The windows of text that a job calibrates on."""
+"""The windows of calibration text for a job."""
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
@@ -10,9 +10,9 @@ from paredown.models.text.tokenizer import Tokenizer
 def calibration_windows(
     source: Checkpoint, config: Calibration | CalibrationConfig, num_threads: int | None
 ) -> Calibration:
-    """Cuts them from the config's text, or has `source` write one; windows that are cut already are
-    returned as they are. Raises ConfigError for a text that is too short and CheckpointError for
-    one that cannot be read."""
+    """Cuts the windows from the config's text, or has `source` sample one; windows that are
+    already cut are returned unchanged. Raises ConfigError for a text that is too short and
+    CheckpointError for one that cannot be read."""
     if isinstance(config, Calibration):
         return config
     return choose_calibration(

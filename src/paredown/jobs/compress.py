@@ -1,4 +1,4 @@
-"""A checkpoint compressed by a recipe and measured beside its original, in one folder."""
+"""Compresses a checkpoint by a recipe and measures it beside its original, in one folder."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,8 +30,8 @@ class CompressedCheckpoint:
     """A folder that `compress_checkpoint` wrote.
 
     `source_bytes`  size of the files that were compressed
-    `written`       where it lies, its size, and what was not done as asked
-    `verification`  what it lost, as verification.json has it; None where it was not measured
+    `written`       its place and size, and what was not done as asked
+    `verification`  its loss, as in verification.json; None where it was not measured
     `not_verified`  why it was not measured: "--no-verify" where that was asked for, else what did
                     not fit or is not supported; None where it was
     """
@@ -42,7 +42,7 @@ class CompressedCheckpoint:
     not_verified: str | None
 
     def as_json(self) -> dict[str, object]:
-        """All of it, as `paredown compress --json` prints it."""
+        """Returns everything as `paredown compress --json` prints it."""
         verification = None if self.verification is None else self.verification.figures()
         return asdict(self.written) | {
             "path": str(self.written.path),
@@ -62,32 +62,33 @@ def compress_and_verify(
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CompressedCheckpoint:
-    """Compresses a checkpoint into a standard folder with the proof of what that cost in it.
+    """Compresses a checkpoint into a standard folder that contains the proof of its loss.
 
-    The result is measured beside the original through the engine that serves, and verification.json
-    lies in the folder when the folder appears, in one rename. Whatever fails before leaves nothing
-    behind, except that a calibrated run that was stopped goes on where it was when it is started
-    again. Where the two models do not fit in memory together, or the native core does not take
-    them, the folder is kept without a proof and `not_verified` says why (docs/verification.md).
+    The result is measured beside the original through the engine that serves. verification.json is
+    in the folder when the folder appears, in one rename. A failure before that leaves nothing
+    behind, except that a calibrated run that was stopped resumes when it is started again. If the
+    two models do not fit in memory together, or the native core does not take them, the folder is
+    kept without a proof and `not_verified` says why (docs/guide/verification.md).
 
-    `model`        folder or .gguf file; None is the packaged model; a quantized one goes inside
-                   FromQuantized(model=...), and the proof says so
+    `model`        folder or .gguf file; None is the packaged model; a quantized model must be
+                   inside FromQuantized(model=...), and the proof says so
     `output`       folder to write; must not exist unless `overwrite` is set
-    `recipe`       a recipe, the name of one ("int4-g128"), or a YAML file (docs/recipes.md)
-    `calibration`  the text that calibrated recipes look at, or where to take it from
+    `recipe`       a recipe, the name of one ("int4-g128"), or a YAML file (docs/guide/recipes.md)
+    `calibration`  the text for calibrated recipes, or where to take it from
     `verify`       the text to measure on; None measures nothing and writes no verification.json
-    `num_threads`  of what measures; None is all cores
-    `on_progress`  called with what is being done and the share of it that is done
+    `num_threads`  threads of the measurement; None is all cores
+    `on_progress`  called with the current activity and the share of it that is done
 
-    Raises ConfigError for an unknown recipe or a bad option, UnsupportedError for a recipe that
-    this model cannot have, CheckpointError for a model or text that cannot be read or predictions
-    that are not numbers, CapacityError for a calibration that fits neither memory nor disk,
-    OutputError when `output` exists or cannot be written."""
+    Raises ConfigError for an unknown recipe or a bad option, and UnsupportedError for a recipe
+    that this model cannot have. Raises CheckpointError for a model or text that cannot be read, or
+    predictions that are not numbers. Raises CapacityError for a calibration that does not fit in
+    memory or on disk, and OutputError if `output` exists or cannot be written.
+    """
     recipe, output = as_recipe(recipe), Path(output)
     check_output_folder(output, overwrite)
     resolve_num_threads(num_threads)
     with float_source(model, on_progress) as source:
-        # Taking a text may mean to have the model write one: what cannot work is told before.
+        # The model may have to sample the text, which takes long; check for errors first.
         checked = check_recipe(source.floats, recipe)
         needed = recipe.needs_calibration
         if needed:
@@ -131,7 +132,7 @@ def _result(
     written: CompressResult,
     verifier: Verifier | None,
 ) -> CompressedCheckpoint:
-    """`notes` are those of the source, which come before those of what was written."""
+    """Builds the result. The source's `notes` come before those of the written checkpoint."""
     return CompressedCheckpoint(
         source_bytes=source.file_bytes,
         written=replace(written, notes=(*notes, *written.notes)),
@@ -141,7 +142,7 @@ def _result(
 
 
 def as_recipe(recipe: Recipe | Path | str) -> Recipe:
-    """The recipe itself, that of a YAML file, or that of the name."""
+    """Returns the recipe itself, the one in a YAML file, or the one of that name."""
     if isinstance(recipe, Recipe):
         return recipe
     path = Path(recipe)

@@ -1,4 +1,4 @@
-"""A checkpoint in another format, with the proof of its source carried on."""
+"""Converts a checkpoint to another format and carries the proof of its source over."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,13 +36,14 @@ _IMPORTANCE = ImportanceConfig()
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedCheckpoint:
-    """A folder or a GGUF file that `convert_checkpoint` wrote.
+    """A folder or GGUF file that `convert_checkpoint` wrote.
 
     `source_bytes`  size of the files that were converted
-    `written`       where it lies, its size, and what the target could not say
-    `verification`  how its logits compare with those of the source; None where no proof was carried
-    `not_verified`  why none was: "--no-verify" where that was asked for; None where one was
-    `importance`    what the K-quants of GGUF were fitted by; None where nothing was
+    `written`       its place and size, and what the target could not express
+    `verification`  how its logits compare with the source's; None where no proof was carried over
+    `not_verified`  why not: "--no-verify" where that was asked for; None where one was
+    `importance`    the importance that GGUF's K-quants were fitted by; None where nothing was
+                    fitted
     """
 
     source_bytes: int
@@ -52,7 +53,7 @@ class ConvertedCheckpoint:
     importance: Importance | None = None
 
     def as_json(self) -> dict[str, object]:
-        """All of it, as `paredown convert --json` prints it."""
+        """Returns everything as `paredown convert --json` prints it."""
         return {
             "target": self.written.target,
             "path": str(self.written.path),
@@ -76,24 +77,24 @@ def convert_and_carry(
     on_progress: OnProgress | None = None,
     importance: ImportanceConfig = _IMPORTANCE,
 ) -> ConvertedCheckpoint:
-    """Writes a checkpoint in another format and carries the proof of what it is on.
+    """Writes a checkpoint in another format and carries its proof over.
 
-    Where the target keeps every code of a source that has a verification.json, the source is
-    checked as a server checks it, before any work, and what is written gets golden logits of its
-    own, in verification.json inside its folder when that appears, or in a file beside a GGUF file.
-    Otherwise none is written and `not_verified` says why. Whatever fails leaves nothing behind.
+    This needs a target that keeps every code of a source with a verification.json. The source is
+    then checked before any work, as a server checks it. The output gets golden logits of its own,
+    in verification.json inside its folder when that appears, or in a file beside a GGUF file.
+    Otherwise no proof is written and `not_verified` says why. A failure leaves nothing behind.
 
     `model`        folder or .gguf file; None is the model that comes with the package
     `output`       folder or .gguf file to write; must not exist
-    `target`       "compressed-tensors", "gptq", "awq", "gguf", "bf16", ... (docs/convert.md)
+    `target`       "compressed-tensors", "gptq", "awq", "gguf", "bf16", ... (docs/guide/convert.md)
     `verify`       False checks nothing and writes no verification.json
-    `num_threads`  of what checks; None is all cores
-    `on_progress`  called with what is being done and the share of it that is done
-    `importance`   by what the K-quants of GGUF are fitted; other targets take none
+    `num_threads`  threads of the check; None is all cores
+    `on_progress`  called with the current activity and the share of it that is done
+    `importance`   the importance that GGUF's K-quants are fitted by; other targets take none
 
-    Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
-    CheckpointError for a source that is damaged or not what was verified and for logits that are
-    not numbers, OutputError when `output` exists or cannot be written.
+    Raises ConfigError for an unknown target, and UnsupportedError for weights that it cannot
+    express. Raises CheckpointError for a source that is damaged or differs from its proof, and for
+    logits that are not numbers. Raises OutputError if `output` exists or cannot be written.
     """
     output = Path(output)
     threads = resolve_num_threads(num_threads)
@@ -124,9 +125,9 @@ def _part(on_progress: OnProgress, start: float, end: float) -> OnProgress:
 
 
 class _Carrier:
-    """Checks the source against its proof before any work starts, and gives what it is called with
-    one of its own. `carried` is the result; `skipped` says why there is none. Raises
-    CheckpointError for a source that is not what was verified."""
+    """Checks the source against its proof before any work, and gives each output that it is called
+    with a proof of its own. `carried` is the result; `skipped` says why there is none. Raises
+    CheckpointError for a source that differs from its proof."""
 
     def __init__(self, source: Checkpoint, *, keeps_codes: bool, num_threads: int | None) -> None:
         self.carried: CarriedVerification | None = None
@@ -156,8 +157,8 @@ class _Carrier:
 
 
 def _check_place(output: Path) -> None:
-    """The proof of a GGUF file that is gone would be taken for that of the new one. Raises
-    OutputError."""
+    """Raises OutputError if the proof of a deleted GGUF file is still there: it would be taken for
+    the new file's proof."""
     path = verification_path(output)
     if is_gguf(output) and path.exists():
         raise OutputError(

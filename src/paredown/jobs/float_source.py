@@ -1,4 +1,4 @@
-"""The floats that a job rounds, and the checkpoint that it measures its result beside."""
+"""The floats that a job rounds, and the original that its result is compared with."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
-# What codes are dequantized to.
+# The dtype that codes are dequantized to.
 DEQUANTIZED_TO: ScaleDType = "bf16"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FloatSource:
-    """`original`  as the user has it: results are measured beside it
-    `floats`    the same without codes: what is rounded; `original` itself where that has none
-    `notes`     for the proof: that the original is quantized, and how
+    """`original`  the user's checkpoint, which results are compared with
+    `floats`    the same without codes, for rounding; `original` itself where it has none
+    `notes`     notes for the proof: that the original is quantized, and how
     """
 
     original: Checkpoint
@@ -32,8 +32,8 @@ class FloatSource:
 
 @dataclass(frozen=True, kw_only=True)
 class FromQuantized:
-    """A model that is to be taken for the original though it is quantized; jobs that round weights
-    take it in the place of its path."""
+    """Marks a quantized model that should count as the original. Jobs that round weights take it
+    instead of the model's path."""
 
     model: Checkpoint | Path | str | None
 
@@ -42,9 +42,9 @@ class FromQuantized:
 def float_source(
     model: Checkpoint | FromQuantized | Path | str | None, on_progress: OnProgress | None = None
 ) -> Iterator[FloatSource]:
-    """Opens what a job starts from. A quantized checkpoint is dequantized into a folder that is
-    gone at the end, where it is a `FromQuantized`. Raises UnsupportedError for one that is
-    quantized else, before any work."""
+    """Opens the checkpoint that a job starts from. A quantized one inside a `FromQuantized` is
+    dequantized into a folder that is removed at the end. Raises UnsupportedError for any other
+    quantized one, before any work."""
     if isinstance(model, FromQuantized):
         original = open_source(model.model)
     else:

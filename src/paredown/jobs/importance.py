@@ -1,5 +1,5 @@
-"""The importance of columns that a job quantizes by: from a file, or from a text that passes
-through the model."""
+"""Finds the importance of columns for a job: from a file, or from a text that passes through the
+model."""
 
 import hashlib
 import json
@@ -23,12 +23,12 @@ _CALIBRATION = CalibrationConfig()
 
 @dataclass(frozen=True, kw_only=True)
 class ImportanceConfig:
-    """By what the K-quants of GGUF are fitted.
+    """How the K-quants of GGUF are fitted.
 
-    `source`       "auto" is what flows when the calibration text passes through the model, a path
-                   an importance matrix of llama.cpp's; None counts all columns alike
-    `calibration`  the text of "auto", or where to take it from
-    `save`         where to write it, as llama.cpp's importance matrix
+    `source`       "auto" measures the inputs while the calibration text passes through the model;
+                   a path names an importance matrix of llama.cpp; None counts all columns alike
+    `calibration`  the text for "auto", or where to take it from
+    `save`         where to write the importance, as an importance matrix of llama.cpp
     """
 
     source: Path | Literal["auto"] | None = "auto"
@@ -43,10 +43,10 @@ def find_importance(
     num_threads: int | None,
     on_progress: OnProgress,
 ) -> Importance | None:
-    """Reads or makes the importance, and saves it where that is asked for. What is made lies in a
-    hidden folder beside `output` until it is whole, so that a run that was killed goes on. Raises
-    what `read_importance`, `calibration_windows` and `importance_walk` raise, and OutputError where
-    it cannot be saved."""
+    """Reads or measures the importance, and saves it if asked. A measurement lies in a hidden
+    folder beside `output` until it is complete, so that a killed run can resume. Raises the errors
+    of `read_importance`, `calibration_windows` and `importance_walk`, and OutputError if the
+    importance cannot be saved."""
     if config.save is not None:
         _check_save(config.save, output, config)
     if config.source is None:
@@ -61,7 +61,8 @@ def find_importance(
 
 
 def _check_save(save: Path, output: Path, config: ImportanceConfig) -> None:
-    """Raises OutputError before any work for a place where it could not lie at the end."""
+    """Raises OutputError, before any work, if the importance could not be written there at the
+    end."""
     seen = None
     if config.source is None:
         seen = "no importance (--importance none)"
@@ -86,7 +87,7 @@ def _calibrated(
     num_threads: int | None,
     on_progress: OnProgress,
 ) -> Importance:
-    # What reads files alone needs no PyTorch.
+    # A job that only reads files needs no PyTorch.
     from paredown.compress.calibrate.importance_walk import importance_walk
 
     check_workspace(workspace_path(output))

@@ -1,4 +1,4 @@
-"""The checkpoint that a job starts from, however the caller names it."""
+"""Opens the checkpoint that a job starts from, in any way that the caller names it."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from paredown.models.resolve import resolve_model
 
 
 def open_source(model: Checkpoint | Path | str | None) -> Checkpoint:
-    """Opens a folder or a GGUF file by its path, a packaged model by its name ("default", also for
-    None), and returns a checkpoint that is open already as it is. Raises CheckpointError."""
+    """Opens a folder or GGUF file by its path, or a packaged model by its name (None means
+    "default"). Returns an open checkpoint unchanged. Raises CheckpointError."""
     if isinstance(model, Checkpoint):
         return model
     return Checkpoint.open(resolve_model(None if model is None else str(model)))

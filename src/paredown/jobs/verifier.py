@@ -1,4 +1,4 @@
-"""The proof at the end of a recipe, and when a checkpoint is kept without one."""
+"""Writes the proof at the end of a recipe, and decides when a checkpoint is kept without one."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from paredown.progress import OnProgress
 class Verifier:
     """Measures a new checkpoint beside its original and puts verification.json into its folder.
 
-    It is called once, with the folder before that appears under its name and the notes of the
-    recipe. Where the original and the result do not fit in memory together, or the native core does
-    not take them, `skipped` says so and the checkpoint is kept without a verification; all else
-    that `verify` raises is raised. `reference` is the original loaded, where the caller has it, and
-    `notes` what is to be told of the result.
+    It is called once, with the recipe's notes and the folder, before that appears under its name.
+    The original and the result may not fit in memory together, or not run on the native core. Then
+    `skipped` says so, and the checkpoint is kept without a verification. All other errors of
+    `verify` are raised. `reference` is the loaded original, if the caller has it; `notes` are
+    included in the proof.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a new checkpoint is measured on."""
+"""VerifyConfig: the text on which a new checkpoint is measured."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +9,13 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 
 DEFAULT_TOKENS = 4096
-# The value of `not_verified` where the caller wanted no verification.
+# The value of `not_verified` if the caller wanted no verification.
 NOT_WANTED = "--no-verify"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """The text that the new checkpoint and its original both predict (docs/verification.md).
+    """The text that the new checkpoint and its original both predict (docs/guide/verification.md).
 
     `text`        a UTF-8 file; None takes the classic books under $PAREDOWN_DATA, else a text that
                   the original samples
@@ -26,8 +26,8 @@ class VerifyConfig:
     num_tokens: int = DEFAULT_TOKENS
 
     def choose_text(self, original: Checkpoint, num_threads: int | None) -> EvalText:
-        """Reads the text, or has the original write it. Raises ConfigError for fewer than one token
-        and for a file that is not text, CheckpointError for one that cannot be read."""
+        """Reads the text, or has the original sample it. Raises ConfigError for fewer than one
+        token and for a file that is not text, CheckpointError for one that cannot be read."""
         return choose_text(
             self.text,
             Tokenizer.open(original.path),

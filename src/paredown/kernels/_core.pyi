@@ -3,6 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+VERSION: str
+INTERFACE: str
 LAYOUT_VERSION: int
 MAX_DECODE_TOKENS: int
 MAX_EXPERTS: int
@@ -11,7 +13,7 @@ MAX_SIZE: int
 MAX_THREADS: int
 
 class ThreadError(RuntimeError):
-    """The system starts no more threads."""
+    """The system cannot start more threads."""
 
 def hash_chunks(bytes: npt.NDArray[np.uint8], chunk_bytes: int, num_threads: int) -> list[int]: ...
 def supported_isas() -> list[str]: ...

@@ -1,4 +1,4 @@
-"""What the last bits of a result depend on besides the weights and the tokens."""
+"""The properties of machine and build that the last bits of a result depend on."""
 
 import platform
 from functools import cache
@@ -12,9 +12,12 @@ from paredown.kernels.probe import processor_name
 
 
 def arithmetic(isa: str) -> dict[str, str]:
-    """The instruction set, the build of the core (it fixes the order of every sum and the layout of
-    the weights), the processor, and the C library, whose cosine turns the rotary angles. Where all
-    are equal, so are the bits."""
+    """Returns everything besides weights and tokens that the bits of a result depend on.
+
+    These are the instruction set, the core's build, the processor and the C library. The build
+    fixes the order of every sum and the layout of the weights; the C library's cosine makes the
+    rotary angles. Equal entries mean equal bits.
+    """
     return {
         "isa": isa,
         "core": _core_digest(),

@@ -1,15 +1,16 @@
-"""The fields of a packed blob, as a file has them: checked before the core sees one."""
+"""Checks the fields of a packed blob from a file before the core sees them."""
 
 from collections.abc import Mapping
 from typing import Any
 
-# What the core counts with.
+# The core counts with 64-bit signed integers.
 _INTEGERS = range(-(2**63), 2**63)
 
 
 def blob_fields(fields: Mapping[str, object], types: Mapping[str, type]) -> dict[str, Any]:
-    """The fields, which are those of `types` and no others. Raises ValueError for one that is
-    missing, unknown, of another type, an integer beyond 64 bits or a text that is no name."""
+    """Returns the fields, which must be exactly those of `types`. Raises ValueError for a field
+    that is missing, unknown or of another type, for an integer beyond 64 bits, and for a text that
+    is no name."""
     if fields.keys() != types.keys():
         raise ValueError(f"a blob has the fields {sorted(fields)}, not {sorted(types)}")
     for name, kind in types.items():

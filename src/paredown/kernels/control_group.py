@@ -1,8 +1,8 @@
-"""Memory and processor time that the control group of this process leaves it: the limits of a
-container or a service.
+"""The memory and processor time that this process's control group allows: the limits of a
+container or service.
 
-Linux, both versions of control groups (cgroups(7)). The kernel ends a process that goes beyond its
-group's memory, and stops one that has used up its time until the next period begins.
+This reads both versions of Linux control groups (cgroups(7)). The kernel kills a process that
+exceeds its group's memory. It stops one that has used up its time until the next period begins.
 """
 
 from collections.abc import Iterator
@@ -10,28 +10,30 @@ from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
-# Limit, use and the file cache that can be given back, by the version's own names.
+# The files of limit, use, and reclaimable file cache, by their names in that version.
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _V2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def remaining_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
-    """The least that a group of this process or a group above it leaves; None without a limit."""
+    """Returns the least memory that a group of this process, or a group above it, has left; None
+    without a limit."""
     groups = _groups("memory", root, membership)
     left = [_left(folder, _V2 if unified else _V1) for folder, unified in groups]
     return min((one for one in left if one is not None), default=None)
 
 
 def core_quota(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float | None:
-    """Cores' worth of time per period, the least of the groups of this process; None without."""
+    """Returns the allowed time per period in cores, the least over the groups of this process;
+    None without a limit."""
     groups = _groups("cpu", root, membership)
     quotas = [_quota(folder, unified) for folder, unified in groups]
     return min((one for one in quotas if one is not None), default=None)
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[tuple[Path, bool]]:
-    """Folders of the groups of this process, and whether they are of version 2. Inside a container
-    its group's path is often that of the host, and the folder that is its own is the root."""
+    """Yields the folders of this process's groups, and whether they are of version 2. Inside a
+    container the group's path is often the host's, while its own folder is the root."""
     try:
         lines = membership.read_text("utf-8").splitlines()
     except OSError:
@@ -41,7 +43,9 @@ def _groups(controller: str, root: Path, membership: Path) -> Iterator[tuple[Pat
         if hierarchy == "0":
             top, unified = root, True
         elif controller in controllers.split(","):
-            top, unified = root / controller, False
+            # Some systems mount "cpu,cpuacct" together and link no name of its own to it.
+            apart = root / controller
+            top, unified = apart if apart.is_dir() else root / controllers, False
         else:
             continue
         group = top / path.lstrip("/")

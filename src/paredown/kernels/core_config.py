@@ -1,4 +1,4 @@
-"""What the native core is told of a model, and which models it does not run."""
+"""The native core's configuration of a model, and which models the core does not run."""
 
 from paredown.errors import UnsupportedError
 from paredown.kernels import _core
@@ -12,7 +12,7 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 from paredown.spec.norm import Norm
 
-# Not every verb takes the option, and those that verify use the native core.
+# Not every command takes the option, and those that verify use the native core.
 NOT_NATIVE_REMEDY = (
     "Run this model on the PyTorch decoder: generate, chat, serve and bench take --executor torch; "
     "compress and convert write it with --no-verify."
@@ -20,7 +20,8 @@ NOT_NATIVE_REMEDY = (
 
 
 def check_native(spec: ModelSpec) -> None:
-    """Raises UnsupportedError, naming what of the model the native core does not run."""
+    """Raises UnsupportedError that names the part of the model which the native core does not
+    run."""
     _check_lanes("hidden_size", spec.hidden_size)
     _check_counts(spec)
     for layer in spec.layer_counts:
@@ -36,7 +37,8 @@ def check_native(spec: ModelSpec) -> None:
 
 
 def native_lacks(spec: ModelSpec) -> str | None:
-    """Says in words what of the model the native core does not compute; None where it runs."""
+    """Returns in words what the native core does not compute of the model; None where it runs the
+    model."""
     layers = spec.layer_counts
     lacking = {
         "attention to later tokens": not all(one.attention.is_causal for one in layers),
@@ -54,7 +56,8 @@ def _layer_sizes(layer: LayerSpec) -> dict[str, int]:
 
 
 def _check_counts(spec: ModelSpec) -> None:
-    """Refuses what the core does not count: far beyond any model, but a config may say it."""
+    """Raises UnsupportedError for sizes above the core's limits. They exceed any real model, but a
+    config may contain them."""
     counts = [("vocab_size", spec.vocab_size, _core.MAX_SIZE)]
     counts.append(("hidden_size", spec.hidden_size, _core.MAX_SIZE))
     for layer in spec.layer_counts:
@@ -86,8 +89,8 @@ def _check_lanes(name: str, size: int) -> None:
 
 
 def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
-    """The fields of ModelConfig (csrc/model/model_config.h). Raises UnsupportedError for a model
-    that the core does not run."""
+    """Returns the fields of ModelConfig (csrc/model/model_config.h). Raises UnsupportedError for a
+    model that the core does not run."""
     spec = context.spec
     check_native(spec)
     kv_dtypes = kv.layer_dtypes(spec.num_layers)

@@ -1,5 +1,5 @@
-"""Which kernels serve a format of weights, or of keys and values, on an instruction set: the core's
-own tables, asked for layers of a usual shape."""
+"""The kernels that serve a format of weights, or of keys and values, on an instruction set. They
+come from the core's own dispatch tables, queried with layers of a typical shape."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,9 +14,9 @@ from paredown.spec.weight import DTYPES, INTEGERS, WeightDType, WeightSpec
 
 Operation = Literal["linear", "attention"]
 
-# An even number of panels, and rows that no cache is counted on to hold.
+# An even number of panels, with rows too long to stay in a cache.
 _ROWS, _COLUMNS = 64, 2048
-# From here on the form is the same for any number of tokens.
+# From this number of tokens on the kernel is always the same.
 _MAX_TOKENS = 1024
 _ELEMENTS: dict[WeightDType, type[np.generic]] = {
     "fp32": np.float32,
@@ -24,7 +24,7 @@ _ELEMENTS: dict[WeightDType, type[np.generic]] = {
     "bf16": np.uint16,
 }
 _PLAIN: tuple[WeightDType, ...] = ("fp32", "fp16", "bf16", "fp8", "int8")
-# Formats as checkpoints mostly have them.
+# The usual formats of checkpoints.
 WEIGHTS: tuple[WeightSpec, ...] = (
     *(WeightSpec(dtype=dtype) for dtype in _PLAIN),
     WeightSpec(dtype="int8", activations="int8_row"),
@@ -43,8 +43,8 @@ WEIGHTS: tuple[WeightSpec, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class KernelUse:
-    """The kernel that computes `operation` with weights or pages of `dtype` for `tokens` at once:
-    "1", "2-16", "17+", or "any"."""
+    """The kernel that computes `operation` with weights or pages of `dtype` for `tokens` tokens at
+    once: "1", "2-16", "17+", or "any"."""
 
     operation: Operation
     dtype: str
@@ -53,8 +53,8 @@ class KernelUse:
 
 
 def kernel_uses(isa: str) -> list[KernelUse]:
-    """The kernels of one instruction set: for each format of weights a row per range of tokens,
-    then a row per format of keys and values."""
+    """Returns the kernels of one instruction set: for each format of weights a row per range of
+    tokens, then a row per format of keys and values."""
     pages = dict(_core.attention_forms(isa))
     linear = [use for spec in WEIGHTS for use in _linear_uses(isa, spec)]
     return linear + [

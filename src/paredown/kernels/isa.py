@@ -1,4 +1,4 @@
-"""Which instruction set the native core runs with: the best one, or what PAREDOWN_ISA forces."""
+"""Chooses the native core's instruction set: the best one, or the one that PAREDOWN_ISA forces."""
 
 import os
 
@@ -6,27 +6,28 @@ from paredown.errors import ConfigError
 from paredown.kernels import _core
 
 ENVIRONMENT_VARIABLE = "PAREDOWN_ISA"
-# Sets with which this project's checks have run under an emulator alone, never on a processor.
+# This project has tested these sets only under an emulator, never on a processor.
 EMULATED_ONLY = frozenset({"neon", "neon_dotprod", "neon_i8mm"})
 
 
 def known_isas() -> list[str]:
-    """Names this build has kernels for, in rising order of preference."""
+    """Returns the names this build has kernels for, the preferred one last."""
     return [name for name, _ in _core.known_isas()]
 
 
 def supported_isas() -> list[str]:
-    """The known names that this processor and system can run, the preferred one last."""
+    """Returns the known names that this processor and system can run, the preferred one last."""
     return _core.supported_isas()
 
 
 def unavailable_isas() -> dict[str, str]:
-    """The known names that cannot run here, and why."""
+    """Returns the known names that cannot run here, each with the reason."""
     return {name: reason for name, reason in _core.known_isas() if reason}
 
 
 def chosen_isa() -> str:
-    """The instruction set in force. Raises ConfigError when the forced one is not there."""
+    """Returns the instruction set in force. Raises ConfigError if the forced one is not
+    available."""
     forced = os.environ.get(ENVIRONMENT_VARIABLE, "")
     supported = supported_isas()
     if not forced:
@@ -42,7 +43,7 @@ def chosen_isa() -> str:
 
 
 def explain_isa() -> str:
-    """Why the instruction set in force was chosen, in one sentence."""
+    """Explains in one sentence why the instruction set in force was chosen."""
     chosen, supported = chosen_isa(), supported_isas()
     if chosen != supported[-1]:
         reason = f"forced by {ENVIRONMENT_VARIABLE} (the best here is {supported[-1]})"

@@ -1,4 +1,5 @@
-"""LinearSource: a weight as the native core packs it, the one thing that crosses the binding."""
+"""LinearSource: an unpacked weight on its way into the native core, and the only type that crosses
+the binding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,10 +36,10 @@ class LinearSource:
     input_scale: float = 0.0
 
     def fields(self) -> dict[str, object]:
-        """The fields by name, as the core takes them."""
+        """Returns the fields by name, as the core takes them."""
         return {**vars(self), "arrays": dict(self.arrays)}
 
 
 def named_arrays(**arrays: Array | None) -> dict[str, Array]:
-    """The arrays that are there, by name."""
+    """Returns the given arrays by name."""
     return {name: array for name, array in arrays.items() if array is not None}

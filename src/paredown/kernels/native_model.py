@@ -24,7 +24,7 @@ from paredown.spec.weight import WeightDType
 Ints = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
-# The fields of a blob beside its part.
+# The fields of a blob in addition to its part.
 _BLOB_TYPES: dict[str, dict[str, type]] = {
     "linear": {"role": str, "layer": int, "shape": dict},
     "embedding": {"kind": str},
@@ -35,7 +35,8 @@ _BLOB_TYPES: dict[str, dict[str, type]] = {
 
 
 class NativeModel:
-    """Weights in, logits out. Knows nothing of files or requests."""
+    """The C++ core's model. It takes weights and gives logits, and knows nothing of files or
+    requests."""
 
     def __init__(
         self,
@@ -44,9 +45,9 @@ class NativeModel:
         threads: ThreadPlan,
         kv_scales: Mapping[int, KVScales] | None = None,
     ) -> None:
-        """`kv_scales` by layer, where keys and values have static ones. Raises UnsupportedError for
-        a model that the core does not run, and CapacityError where the system starts no more
-        threads."""
+        """`kv_scales` holds the static scales of keys and values by layer, if there are any.
+        Raises UnsupportedError for a model that the core does not run, and CapacityError if the
+        system cannot start more threads."""
         self.context = context
         self._threads = threads
         try:
@@ -62,7 +63,7 @@ class NativeModel:
         self._kv_scales = {} if kv_scales is None else dict(kv_scales)
         for layer, scales in self._kv_scales.items():
             self._core.set_kv_scales(layer, list(scales.keys), list(scales.values))
-        # What `packed` adds to the linear layers: norms and tables as they were given.
+        # Norms and tables as they were given; `packed` adds them to the linear layers.
         self._blobs: list[Blob] = []
 
     @property
@@ -79,23 +80,23 @@ class NativeModel:
 
     @property
     def sampler(self) -> Sampler:
-        """Draws on the model's threads; not while a step runs."""
+        """The sampler on the model's threads. It must not be used while a step runs."""
         return self._core.sampler
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of packed weights that one decode step reads."""
+        """The bytes of packed weights that one decode step reads."""
         return self._core.weight_bytes
 
     @property
     def step_bytes(self) -> int:
-        """Bytes of working memory that steps have taken so far."""
+        """The bytes of working memory that steps have taken so far."""
         return self._core.step_bytes
 
     def add_linear(self, role: str, layer: int, weight: LinearSource) -> None:
-        """Adds a weight to a role (qkv, o, up, down, output; of a layer with experts router,
-        shared_gate, experts.5.up, shared.down, ...). Weights added to the same role read the same
-        input and write side by side; the arrays are packed now and not kept."""
+        """Adds a weight to a role: qkv, o, up, down, output; in a layer with experts router,
+        shared_gate, experts.5.up, shared.down, ... Weights of one role read the same input, and
+        their outputs lie side by side. The arrays are packed now and not kept."""
         self._core.add_linear(role, layer, weight.fields())
 
     def set_norm(
@@ -117,25 +118,25 @@ class NativeModel:
         self._blobs.append(Blob(fields=fields, data=_bytes_of(values_VH)))
 
     def tie_embedding(self) -> None:
-        """The embedding is the output layer, which must be there: rows are read from its panels.
-        One that is packed on its own is added with the role "embedding"."""
+        """Makes the output layer, which must exist already, the embedding too: rows are read from
+        its panels. An embedding of its own is packed with the role "embedding"."""
         self._core.tie_embedding()
 
     def set_positions(
         self, dtype: WeightDType, values_PH: npt.NDArray[np.generic], offset: int
     ) -> None:
-        """Learned positions: token position p adds row p + offset."""
+        """Sets learned positions: the token at position p adds row p + offset."""
         self._core.set_positions(dtype, values_PH, offset)
         fields = {"part": "positions", "kind": dtype, "offset": offset}
         self._blobs.append(Blob(fields=fields, data=_bytes_of(values_PH)))
 
     def check_weights(self) -> None:
-        """Raises ValueError unless every weight is there with the sizes of the spec."""
+        """Raises ValueError unless every weight is present with the sizes of the spec."""
         self._core.check_weights()
 
     def packed(self) -> list[Blob]:
-        """Everything that was added, the linear layers as packed: what `borrow` takes. Views, which
-        keep the model."""
+        """Returns everything that was added, with linear layers as packed, in the form that
+        `borrow` takes. The blobs are views that keep the model alive."""
         linears = [
             Blob(fields={"part": "linear", "role": role, "layer": layer, "shape": shape}, data=data)
             for role, layer, shape, data in self._core.packed_linears()
@@ -143,16 +144,17 @@ class NativeModel:
         return linears + self._blobs
 
     def sharing(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeModel":
-        """Another model on the same weights, with pages of its own, and attention sinks where this
-        one has them and they are kept."""
+        """Returns another model on the same weights with its own pages. It has the attention sinks
+        of this one, if any, unless `keeps_sinks` is false."""
         context = self.context if keeps_sinks else Context(spec=self.spec)
         other = NativeModel(context, kv, self._threads, self._kv_scales)
         other.borrow(self.packed())
         return other
 
     def borrow(self, blobs: Iterable[Blob]) -> None:
-        """Fills an empty model with what another of the same spec had packed. The model keeps the
-        arrays; norms are copied. Raises ValueError for blobs that do not make up the spec."""
+        """Fills an empty model with the packed weights of another one of the same spec. The model
+        keeps the arrays; norms are copied. Raises ValueError for blobs that do not make up the
+        spec."""
         norms: dict[tuple[str, int], dict[str, list[float]]] = {}
         tables = set[str]()
         for blob in blobs:
@@ -181,8 +183,8 @@ class NativeModel:
         self._core.check_weights()
 
     def _borrow(self, part: str, fields: dict[str, Any], data: Bytes, tables: set[str]) -> None:
-        """Anything but a norm. `tables` are those that came before; one that comes twice would
-        take the place of the first."""
+        """Borrows any blob except a norm. `tables` are the parts seen so far; a second blob of the
+        same part would replace the first."""
         if part == "linear":
             self._core.borrow_linear(**fields, bytes=data)
         table = fields["role"] if part == "linear" else part
@@ -200,7 +202,8 @@ class NativeModel:
             self._core.borrow_positions(**fields, bytes=data)
 
     def copy_pages(self, pairs: Ints) -> None:
-        """Copies pages over all layers, in order: from pairs[0] to pairs[1], from pairs[2] on."""
+        """Copies pages in all layers, in order: from pairs[0] to pairs[1], from pairs[2] to
+        pairs[3], ..."""
         self._core.copy_pages(pairs)
 
     def step(
@@ -213,10 +216,9 @@ class NativeModel:
         num_released: list[int],
         text_lengths: Sequence[int] = (),
     ) -> npt.NDArray[np.float32]:
-        """Runs one batched step; what the lists hold is said of StepInput in csrc/model/model.h.
-        Pages are those of each slice: a list, or an array of 32-bit integers, which is read where
-        it is.
+        """Runs one batched step. StepInput in csrc/model/model.h describes the lists.
 
+        The pages of each slice are a list, or an array of 32-bit integers, which is read in place.
         Returns logits [sum of num_logits, vocab_size].
         """
         logits = np.empty((sum(num_logits), self.spec.vocab_size), dtype=np.float32)
@@ -235,16 +237,16 @@ class NativeModel:
         num_draft_tokens: list[int],
         text_lengths: Sequence[int] = (),
     ) -> list[list[int]]:
-        """Runs one step, and goes on with each slice for `num_draft_tokens` tokens, drawn by its
-        state; lists as DraftInput in csrc/model/draft.h."""
+        """Runs one step and continues each slice for `num_draft_tokens` tokens, drawn by its
+        state. DraftInput in csrc/model/draft.h describes the lists."""
         return self._core.write_drafts(
             tokens, starts, lengths, pages, text_lengths, states, num_draft_tokens
         )
 
 
 def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
-    """The most that `NativeModel.step_bytes` becomes with steps of `num_tokens` tokens. Steps take
-    less only where no threads share a context (csrc/model/attention_runner.h)."""
+    """Returns the most that `NativeModel.step_bytes` can become with steps of `num_tokens` tokens.
+    Steps take less only where no threads share a context (csrc/model/attention_runner.h)."""
     # Pages beyond those of one text add nothing, and a user may ask for any number.
     num_pages = min(kv.num_pages, context.max_request_tokens)
     config = core_config(context, replace(kv, num_pages=num_pages))

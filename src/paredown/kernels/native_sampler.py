@@ -1,4 +1,4 @@
-"""The core's sampler: rows of logits and the states of their requests in, tokens out."""
+"""The core's sampler: draws tokens from rows of logits and the states of their requests."""
 
 from enum import IntEnum
 
@@ -9,7 +9,7 @@ __all__ = ["RowStatus", "Sampler", "SamplingState", "sampler_with_threads"]
 
 
 class RowStatus(IntEnum):
-    """How a row ended. The core's own numbers (csrc/sampling/sampler.h)."""
+    """The result of sampling a row, with the core's own numbers (csrc/sampling/sampler.h)."""
 
     OK = 0
     NOT_FINITE = 1
@@ -17,5 +17,5 @@ class RowStatus(IntEnum):
 
 
 def sampler_with_threads(num_threads: int) -> Sampler:
-    """A sampler on threads of its own; a model's is `NativeModel.sampler`."""
+    """Returns a sampler on its own threads; `NativeModel.sampler` uses the model's."""
     return PooledSampler(chosen_isa(), num_threads)

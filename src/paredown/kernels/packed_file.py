@@ -1,4 +1,4 @@
-"""A file of packed weights: mapped as it is, written whole or not at all, verified when opened.
+"""A file of packed weights: mapped, written whole or not at all, and verified when opened.
 
 _PREFIX            magic, byte order, version, sizes and hash of the header
 header             JSON: key, layout, and for each blob its fields, offset and length;
@@ -29,19 +29,20 @@ Bytes = npt.NDArray[np.uint8]
 
 MAGIC = b"PAREDOWN"
 FORMAT_VERSION = 1
-# Read in the other byte order, it is another number.
+# In the other byte order this reads as another number.
 BYTE_ORDER_MARK = 0x0A0B0C0D
 PAGE_BYTES = 4096
 CHUNK_BYTES = 2 << 20
-# Written in one call at a multiple of itself, a piece goes into huge pages of the page cache where
-# the file system has them, and a mapping of the file is then made of huge pages (docs/log.md).
+# A piece written in one call at a multiple of its own size goes into huge pages of the page cache
+# where the file system has them. A mapping of the file then consists of huge pages too
+# (docs/log.md).
 PIECE_BYTES = 16 << 20
 # Magic, byte order, version, bytes of the JSON, number of chunks, hash of header and sizes.
 _PREFIX = struct.Struct("=8sIIQQ32s")
 
 
 class PackedFileError(Exception):
-    """The file is not what was once written, or not what is wanted."""
+    """The file is damaged, or it is not the wanted one."""
 
 
 class AbandonedError(Exception):
@@ -50,7 +51,7 @@ class AbandonedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Blob:
-    """One piece of the payload; `fields` say what it is and must be JSON."""
+    """One piece of the payload. `fields` describe it and must be JSON."""
 
     fields: Mapping[str, Any]
     data: Bytes
@@ -58,7 +59,7 @@ class Blob:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """Where a blob lies in the payload."""
+    """The place of a blob in the payload."""
 
     fields: Mapping[str, Any]
     offset: int
@@ -76,7 +77,8 @@ class _Header:
 
 
 def hash_bytes(data: Bytes, num_threads: int) -> str:
-    """A digest of `data`; to notice damage and change, not an adversary."""
+    """Returns a digest of `data` that reveals damage and change; it does not resist an
+    adversary."""
     hashes = np.array(_core.hash_chunks(data, CHUNK_BYTES, num_threads), dtype="<u8")
     return hashlib.sha256(len(data).to_bytes(8, "little") + hashes.tobytes()).hexdigest()
 
@@ -84,8 +86,9 @@ def hash_bytes(data: Bytes, num_threads: int) -> str:
 def write_packed_file(
     file: io.FileIO, key: str, blobs: Sequence[Blob], *, num_threads: int, go_on: Callable[[], bool]
 ) -> int:
-    """Writes an empty file and returns its length. `go_on` is asked before each piece. Raises
-    OSError, and AbandonedError when told to stop; the caller removes the file."""
+    """Writes a packed file into an empty file and returns its length. `go_on` is called before
+    each piece. Raises OSError, and AbandonedError when told to stop; the caller then removes the
+    file."""
     table, payload_bytes = _table(key, blobs)
     num_chunks = -(-payload_bytes // CHUNK_BYTES)
     payload_offset = _round_up(_PREFIX.size + len(table) + 8 * num_chunks, CHUNK_BYTES)
@@ -98,7 +101,7 @@ def write_packed_file(
         hashes += _core.hash_chunks(piece[start:], CHUNK_BYTES, num_threads)
         _write_all(file.fileno(), piece)
         start = 0
-    # Written last: without it the file is nothing yet.
+    # The prefix is written last: without it the file is not valid.
     file.seek(0)
     header = _encode(table, np.array(hashes, dtype=np.uint64))
     _write_all(file.fileno(), np.frombuffer(header, np.uint8))
@@ -107,18 +110,18 @@ def write_packed_file(
 
 
 class PackedFile:
-    """A mapped file whose header is sound and whose payload is being verified, on threads of the
-    core, beside the caller. Its blobs may be used once `verify` has returned."""
+    """A mapped file with a valid header. The core's threads verify its payload in the background;
+    blobs may be used once `verify` has returned."""
 
     def __init__(self, path: Path, key: str, num_threads: int) -> None:
-        """Raises PackedFileError, and OSError when there is no such file, no access to it, or
-        somebody else can have written it (files/own_file.py)."""
+        """Raises PackedFileError for a damaged file. Raises OSError if the file is missing, not
+        accessible, or could have been written by another user (files/own_file.py)."""
         with open_own_file(path) as file:
             if os.fstat(file.fileno()).st_size < _PREFIX.size:
                 raise PackedFileError("it is shorter than a header")
             mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without huge pages
+            with contextlib.suppress(OSError):  # the kernel may lack huge pages
                 mapped.madvise(mmap.MADV_HUGEPAGE)
         data: Bytes = np.frombuffer(mapped, np.uint8)
         header = _decode(data)
@@ -133,8 +136,8 @@ class PackedFile:
         self._thread.start()
 
     def verify(self) -> None:
-        """Raises PackedFileError unless the payload is what was written, and what kept it from
-        being read (no memory, no thread)."""
+        """Waits for the verification. Raises PackedFileError unless the payload is what was
+        written, or the error that kept it from being read (no memory, no thread)."""
         self._thread.join()
         if self._failure is not None:
             raise self._failure
@@ -143,7 +146,7 @@ class PackedFile:
             raise PackedFileError("its bytes are not those that were written")
 
     def blobs(self) -> Iterator[Blob]:
-        """Views of the mapping, which lives as long as one of them."""
+        """Yields views of the mapping, which lives as long as one of them."""
         for entry in self._header.entries:
             data = self._payload[entry.offset : entry.offset + entry.num_bytes]
             yield Blob(fields=entry.fields, data=data)
@@ -151,7 +154,7 @@ class PackedFile:
     def _hash(self, num_threads: int) -> None:
         try:
             self._found = _core.hash_chunks(self._payload, CHUNK_BYTES, num_threads)
-        except Exception as error:  # for `verify`: the file may be sound
+        except Exception as error:  # `verify` raises it: the file may be intact
             self._failure = error
 
 
@@ -160,7 +163,8 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def _table(key: str, blobs: Sequence[Blob]) -> tuple[bytes, int]:
-    """The JSON of the header, offsets counted from the payload, and the payload's length."""
+    """Returns the JSON of the header, with offsets counted from the payload, and the payload's
+    length."""
     entries: list[dict[str, object]] = []
     offset = 0
     for blob in blobs:
@@ -171,7 +175,7 @@ def _table(key: str, blobs: Sequence[Blob]) -> tuple[bytes, int]:
 
 
 def _pieces(payload_offset: int, blobs: Sequence[Blob]) -> Iterator[Bytes]:
-    """The file in pieces, with zeros for the header; one buffer serves them all."""
+    """Yields the file in pieces, with zeros for the header; all pieces share one buffer."""
     piece: Bytes = np.zeros(PIECE_BYTES, np.uint8)
     filled = payload_offset
     padding: Bytes = np.zeros(PAGE_BYTES, np.uint8)
@@ -217,7 +221,7 @@ def _decode(data: Bytes) -> _Header:
     rest = data[_PREFIX.size : end].tobytes() if end <= min(len(data), PIECE_BYTES) else b""
     if _header_digest(table_bytes, num_chunks, rest) != digest:
         raise PackedFileError("its header is damaged")
-    # Whole as it is, the header may still say what no writer here says.
+    # An intact header may still contain what none of our writers writes.
     try:
         table = json.loads(rest[:table_bytes])
         return _Header(
@@ -233,7 +237,8 @@ def _decode(data: Bytes) -> _Header:
 
 
 def _entry(found: object, payload_bytes: int) -> _Entry:
-    """Raises ValueError, LookupError or TypeError for anything but a blob within the payload."""
+    """Reads an entry of the header. Raises ValueError, LookupError or TypeError unless it is a
+    blob within the payload."""
     if not isinstance(found, dict) or not isinstance(found["fields"], dict):
         raise TypeError("a blob is no object")
     offset, num_bytes = _count(found["offset"]), _count(found["num_bytes"])

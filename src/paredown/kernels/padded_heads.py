@@ -1,8 +1,8 @@
-"""Heads of any size as the native core holds them: padded with columns of zeros to whole lanes.
+"""Pads heads of any size with zero columns to whole lanes, for the native core.
 
-The columns behind a head's own are 0 in queries, keys and values, and so are the columns of the
-output projection that read them. So scores and outputs are those of the true heads; their scale,
-their turns and what their norms divide by stay those of the true size.
+The padding is 0 in queries, keys and values, and so are the output projection's columns that read
+it. Scores and outputs are therefore those of the true heads. The scale, the rotation and the
+divisor of norms stay those of the true size.
 """
 
 from dataclasses import replace
@@ -20,14 +20,15 @@ LANES = 16
 
 
 def with_padded_heads(spec: ModelSpec) -> ModelSpec:
-    """The model that the core runs in the place of `spec`: itself where all heads are whole lanes.
-    Raises UnsupportedError for LayerNorms of padded heads, whose mean would see the zeros."""
+    """Returns the model that the core runs instead of `spec`: `spec` itself where all heads are
+    whole lanes. Raises UnsupportedError for LayerNorms over padded heads, whose mean would include
+    the zeros."""
     return replace(spec, layers=tuple(map(_padded_layer, spec.layers)))
 
 
 def score_scale(attention: Attention) -> float:
-    """The scale of scores, as float32 has it: rounded twice where it follows from the
-    size of a head, because 1 / sqrt in float64 is another number for some sizes."""
+    """Returns the scale of scores as float32 has it. A scale that follows from the head's size is
+    rounded twice, because 1 / sqrt in float64 differs for some sizes."""
     if attention.scale is not None:
         return attention.scale
     return float(np.float32(1.0) / np.sqrt(np.float32(attention.head_dim)))
@@ -36,7 +37,7 @@ def score_scale(attention: Attention) -> float:
 def pad_heads(
     values: npt.NDArray[np.generic], head_dim: int, padded: int, fill: int = 0, axis: int = 0
 ) -> npt.NDArray[np.generic]:
-    """The same array with `fill` behind each head's entries along `axis`."""
+    """Returns the array with `fill` after each head's entries along `axis`."""
     shape = values.shape
     split = values.reshape(*shape[:axis], -1, head_dim, *shape[axis + 1 :])
     widths = [(0, 0)] * split.ndim
@@ -48,8 +49,9 @@ def pad_heads(
 def pad_norm(
     weight: npt.NDArray[np.float32], head_dim: int, padded: int
 ) -> npt.NDArray[np.float32]:
-    """The weight of a norm over padded heads. Its sum of squares is divided by more columns than
-    there are, which the weight makes good, as the epsilon of `with_padded_heads` does."""
+    """Returns the weight of a norm over padded heads. The core divides the sum of squares by
+    too many columns; this weight makes up for that, together with the epsilon of
+    `with_padded_heads`."""
     wide: npt.NDArray[np.float32] = pad_heads(
         weight * np.float32(np.sqrt(head_dim / padded)), head_dim, padded
     ).astype(np.float32, copy=False)
@@ -73,7 +75,8 @@ def _padded_layer(layer: LayerSpec) -> LayerSpec:
             )
     rotary = attention.rotary
     if rotary is not None:
-        # Half a column more: its product with the size is rounded down to the columns again.
+        # Half a column is added, so that the product with the padded size rounds down to the true
+        # columns.
         share = (rotary.rotated_columns(head_dim) + 0.5) / padded
         rotary = replace(rotary, share=share)
     wide = replace(attention, head_dim=padded, rotary=rotary, scale=score_scale(attention))

@@ -1,4 +1,4 @@
-"""The limits of this machine, measured with the native core's own loops."""
+"""Measures this machine's limits with loops in the native core."""
 
 import os
 import platform
@@ -11,28 +11,28 @@ from paredown.kernels.isa import chosen_isa
 from paredown.spec.machine import Machine
 from paredown.units import MEBI
 
-# Several times any last-level cache: what is measured is memory.
+# Several times larger than any last-level cache, so that the probe measures memory.
 _MEMORY_PROBE_BYTES = 512 * MEBI
-# More threads than cores only help tests; far more are a slip of the hand.
+# More threads than cores only help tests; far more are a typing error.
 _MAX_THREADS_PER_CORE = 8
 
 
 def num_cores() -> int:
-    """The cores this process may run on."""
+    """Returns the number of cores this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
 def default_num_threads() -> int:
-    """A thread per core, but no more than the control group gives time for: a step waits for its
-    slowest thread, so one that is stopped until the next period (0.1 s) stops all of them."""
+    """Returns a thread per core, but no more than the control group gives time for. A step waits
+    for its slowest thread, so one that is stopped until the next period (0.1 s) stops all."""
     quota = core_quota()
     cores = num_cores() if quota is None else max(1, min(num_cores(), int(quota)))
     return min(cores, _core.MAX_THREADS)
 
 
 def resolve_num_threads(requested: int | None) -> int:
-    """`requested`, or the default for None. Raises ConfigError outside [1, cores * 8], and beyond
-    what the core can have."""
+    """Returns `requested`, or the default for None. Raises ConfigError outside [1, cores * 8], and
+    beyond the core's maximum."""
     if requested is None:
         return default_num_threads()
     cores = num_cores()
@@ -46,20 +46,21 @@ def resolve_num_threads(requested: int | None) -> int:
 
 
 def measure_bandwidth(num_threads: int, num_bytes: int = _MEMORY_PROBE_BYTES) -> float:
-    """Bytes per second of reading a buffer of `num_bytes` over and over with all threads. A buffer
-    as large as a model's weights gives the limit of that model, caches included. The best of
-    several short rounds."""
+    """Returns the bytes per second at which all threads read a buffer of `num_bytes` repeatedly,
+    the best of several short rounds. A buffer as large as a model's weights gives the limit for
+    that model, caches included."""
     return max(_core.measure_bandwidth(chosen_isa(), num_threads, num_bytes))
 
 
 def measure_peak(num_threads: int, unit: str, isa: str | None = None) -> float:
-    """Operations per second of `unit` ("int8", "bf16", "fp32") in registers, on `isa` or the chosen
-    set. The best of several short rounds."""
+    """Returns the operations per second of `unit` ("int8", "bf16", "fp32") in registers, on `isa`
+    or the chosen instruction set. It is the best of several short rounds."""
     return max(_core.measure_peak(isa or chosen_isa(), num_threads, unit))
 
 
 def measure_machine(num_threads: int | None = None) -> Machine:
-    """Measures bandwidth and arithmetic peaks of this machine; takes about a second."""
+    """Measures the memory bandwidth and the arithmetic peaks of this machine; takes about a
+    second."""
     threads = resolve_num_threads(num_threads)
     return Machine(
         name=processor_name(),
@@ -75,7 +76,7 @@ def measure_machine(num_threads: int | None = None) -> Machine:
 
 
 def processor_name() -> str:
-    """The processor's own name where the system tells it."""
+    """Returns the processor's name if the system reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -85,13 +86,13 @@ def processor_name() -> str:
 
 
 def memory_bytes() -> int:
-    """Physical memory of the machine."""
+    """Returns the machine's physical memory in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def available_memory_bytes() -> int:
-    """Memory that can be taken now without swapping, and without going beyond the limit of the
-    control group (container) that this process is in."""
+    """Returns the bytes that can be allocated now without swapping and within the limit of this
+    process's control group (container)."""
     left = remaining_bytes()
     free = _free_bytes()
     return free if left is None else min(free, left)

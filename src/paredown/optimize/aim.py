@@ -1,4 +1,4 @@
-"""Aim: the mix that the bounds just allow, by what the candidates so far have shown."""
+"""Aim: chooses the mix that the bounds just allow, from the candidates measured so far."""
 
 import statistics
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,19 @@ from paredown.optimize.candidates import Candidates
 from paredown.optimize.choose import EQUALLY_FAST
 from paredown.optimize.ladder import Axis, Mix, best_within, cheapest_within
 
-# Mixes aim at this share of what is allowed: perplexity on a text has noise.
+# Mixes aim at this share of the limit, since perplexity on a text has noise.
 _AIM = 0.93
-# KL per unit of lost perplexity, where candidates do not tell: on a model's own text they agree.
+# KL per unit of lost perplexity, used if no candidate tells; on a model's own text the two agree.
 _KL_PER_LOSS = 1.0
 _TELLING_LOSS = 0.002
 _QUALITY = ("--max-quality-loss", "--max-kl")
-# A mix that costs or reads this share of the best so far is worth making.
+# A mix is worth making if it costs or reads at most this share of the best so far.
 _WORTHWHILE = 0.97
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixes:
-    """The mixes that none beats in loss and cost, and in loss and bytes."""
+    """The Pareto-optimal mixes in loss and cost, and in loss and bytes."""
 
     by_cost: list[Mix]
     by_bytes: list[Mix]
@@ -33,8 +33,8 @@ class Mixes:
 
 @dataclass(frozen=True, kw_only=True)
 class Aim:
-    """`found` and `made`, the mixes behind some of those candidates by name, grow as the search
-    goes on; `table_bytes` of a candidate's file are no linear layer's."""
+    """`found` and `made`, which maps candidates to their mixes, grow as the search goes on.
+    `table_bytes` of a candidate's file do not belong to linear layers."""
 
     bounds: Bounds
     found: Candidates
@@ -42,9 +42,9 @@ class Aim:
     table_bytes: float
 
     def mix(self, mixes: Mixes, gain: float) -> Mix:
-        """The mix that is just allowed where a method loses `gain` times the sum of its parts'
-        losses: the smallest of those that are about as fast as the fastest. Where size or speed is
-        bounded, the one with the least loss within that."""
+        """Returns the mix that is just allowed, for a method that loses `gain` times the sum of
+        its parts' losses. It is the smallest of those that are about as fast as the fastest. Where
+        size or speed is bounded, it is the one with the least loss within that."""
         if self.bounds.has_resources:
             by_speed = (self.bounds.min_decode, self.bounds.max_first_token_s) != (None, None)
             axis: Axis = "cost" if by_speed else "read_bytes"
@@ -55,8 +55,8 @@ class Aim:
         return smallest if EQUALLY_FAST * smallest.cost <= fastest.cost else fastest
 
     def is_new(self, mix: Mix) -> bool:
-        """Whether the mix is clearly smaller or faster than those within the bounds that were made
-        so far; always where the best quality is looked for."""
+        """Returns whether the mix is clearly smaller or faster than the mixes made so far within
+        the bounds; always true where the search is for the best quality."""
         if self.bounds.has_resources:
             return True
         allowed = [
@@ -78,8 +78,8 @@ class Aim:
         return all(gap.excess <= 1 for gap in self.bounds.gaps(one, self._reference))
 
     def _allowed_kl(self) -> float:
-        """The KL divergence at which the allowed loss is reached: by the candidates whose losses
-        are nearest to it, as far as one tells."""
+        """Returns the KL divergence at the allowed loss, from the candidates whose losses are
+        nearest to it, if there are any."""
         limits = [] if self.bounds.max_kl is None else [self.bounds.max_kl]
         allowed = self.bounds.max_quality_loss
         if allowed is not None:
@@ -93,15 +93,16 @@ class Aim:
         return min(limits, default=float("inf"))
 
     def _losses(self) -> Iterator[tuple[float, float]]:
-        """(lost perplexity, KL) of the candidates."""
+        """Yields (lost perplexity, KL) of the candidates."""
         expected = self._reference.perplexity
         for one in self.found.measurements:
             if one.perplexity and expected and one.kl_divergence is not None:
                 yield one.perplexity / expected - 1, one.kl_divergence
 
     def _allowed(self, axis: Axis) -> float:
-        """What the linear layers may read or cost, in bytes, for the tightest of the bounds on
-        size, memory and speed: the excess of the candidate that is nearest to it scales its own."""
+        """Returns the limit, in bytes, on what the linear layers may read or cost, for the
+        tightest bound on size, memory and speed. The candidate nearest to that bound is scaled by
+        its excess."""
         allowed = []
         for one in self.found.measurements:
             gaps = [

@@ -1,4 +1,5 @@
-"""Bounds: what a user allows a candidate to lose, to weigh and to take, and how far one is off."""
+"""Bounds: a user's limits on a candidate's loss, size, speed and memory, and its distance from
+them."""
 
 from dataclasses import dataclass
 
@@ -12,8 +13,8 @@ DEFAULT_PROMPT_TOKENS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """A bound, and where a candidate is: `excess` is the figure over the limit, or the limit over
-    the figure where more is better; at most 1 meets it."""
+    """A bound and a candidate's value. `excess` is the value over the limit, or the limit over the
+    value where more is better; it meets the bound if it is at most 1."""
 
     bound: str
     seen: float
@@ -23,15 +24,15 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Limits on a candidate; None does not bound it.
+    """Limits on a candidate; None means no limit.
 
     `max_quality_loss`   relative increase of perplexity
     `max_kl`             KL divergence to the original, nats per token
     `max_mb`             megabytes of the folder's weights
     `min_decode`         tokens per second of one sequence
     `max_first_token_s`  seconds to read a prompt of `prompt_tokens`
-    `max_memory_mb`      megabytes of the weights as they are held, and of the keys and values of
-                         `num_sequences` of `prompt_tokens` tokens each
+    `max_memory_mb`      megabytes of the loaded weights, and of the keys and values of
+                         `num_sequences` sequences of `prompt_tokens` tokens
     """
 
     max_quality_loss: float | None = None
@@ -60,14 +61,14 @@ class Bounds:
 
     @property
     def has_resources(self) -> bool:
-        """Whether size, speed or memory is bounded: then the best quality is looked for."""
+        """Whether size, speed or memory is bounded; the search is then for the best quality."""
         return any(
             limit is not None
             for limit in (self.max_mb, self.min_decode, self.max_first_token_s, self.max_memory_mb)
         )
 
     def gaps(self, one: Measurement, reference: Measurement) -> tuple[Gap, ...]:
-        """The candidate against each bound."""
+        """Compares the candidate with each bound."""
         assert one.perplexity is not None
         assert reference.perplexity is not None
         upper = (
@@ -94,7 +95,7 @@ class Bounds:
 
 
 def within_default(bounds: Bounds) -> Bounds:
-    """The bounds with the default loss where they bound nothing at all."""
+    """Returns the bounds, with the default loss if they bound nothing at all."""
     if bounds.has_resources or bounds.max_kl is not None or bounds.max_quality_loss is not None:
         return bounds
     return Bounds(

@@ -1,4 +1,4 @@
-"""Candidates: the source in every format, built, loaded, and measured side by side."""
+"""Candidates: the source in every format, built, loaded and measured side by side."""
 
 import math
 import tempfile
@@ -28,15 +28,15 @@ from paredown.spec.machine import Machine
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import bits_per_weight
 
-# Candidates loaded at the same time may take this share of the free memory together, and no more
-# than the reference does where that is large.
+# Candidates that are loaded at the same time may take this share of the free memory together, but
+# no more than the reference, or than `_SMALL_BYTES` where that is more.
 _MEMORY_SHARE = 0.25
 _SMALL_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """A format that this model cannot have, and why."""
+    """A format that this model cannot have, and the reason."""
 
     name: str
     reason: str
@@ -44,8 +44,9 @@ class Skipped:
 
 @dataclass
 class Candidates:
-    """`clamped`: values beyond a format's range, by candidate and tensor. `notes` of what methods
-    did otherwise than asked, and the `recipes` behind the measurements, by candidate."""
+    """The results of a search. `clamped` counts values beyond a format's range, by candidate and
+    tensor. `notes` (what methods did differently than asked) and `recipes` are kept by candidate
+    too."""
 
     measurements: list[Measurement] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -57,12 +58,14 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSetup:
-    """All that candidates are made and measured with. `source` is what is rounded, `original` what
-    the user has, whose executor is the reference: the same, unless that is quantized itself, as
-    `notes` say for the proof.
-    `folder` keeps the candidates that took a calibration, so that none is made twice;
-    `calibration` is None where no recipe needs one; `one_text` cuts as many windows from the first
-    of its texts, None where it has no other."""
+    """The inputs for building and measuring candidates.
+
+    `source` is rounded; `original` is the user's checkpoint, whose executor is the reference. They
+    are the same unless the original is quantized, as `notes` say for the proof. `folder` keeps
+    candidates that took a calibration, so that none is made twice. `calibration` is None if no
+    recipe needs one. `one_text` cuts as many windows from the first calibration text alone; None
+    if there is no other.
+    """
 
     source: Checkpoint
     original: Checkpoint
@@ -81,8 +84,9 @@ class SearchSetup:
 def measure_candidates(
     setup: SearchSetup, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
 ) -> None:
-    """Adds to `result` batch by batch. Recipes whose results fit in memory together are a batch,
-    whose models run alternately. Without any candidate the reference is not measured either."""
+    """Measures recipes batch by batch and adds the results to `result`. A batch has recipes whose
+    models fit in memory together; these run alternately. Without any candidate the reference is
+    not measured either."""
     batches = _batches(setup.source, recipes)
     for number, batch in enumerate(batches):
 
@@ -95,8 +99,8 @@ def measure_candidates(
 def measure_losses(
     setup: SearchSetup, recipes: Sequence[Recipe], text: EvalText, on_progress: OnProgress
 ) -> list[float | None]:
-    """The KL divergence of each recipe on `text`, nats per token, without timing; None for one
-    that the model cannot have."""
+    """Returns the KL divergence of each recipe on `text`, in nats per token, without timing; None
+    for a recipe that the model cannot have."""
     losses: dict[str, float] = {}
     batches = _batches(setup.source, recipes)
     done = 0
@@ -132,8 +136,8 @@ def _batches(source: Checkpoint, recipes: Sequence[Recipe]) -> list[list[Recipe]
 
 
 def _estimated_bytes(source: Checkpoint, recipe: Recipe) -> float:
-    """The bytes of the loaded weights; embeddings are kept twice where they are tied to the output
-    layer."""
+    """Estimates the bytes of the loaded weights. An embedding that is tied to the output layer
+    counts twice."""
     spec = source.spec
     linear = spec.num_linear_parameters()
     bits = bits_per_weight(recipe.linear, spec.hidden_size)
@@ -143,9 +147,10 @@ def _estimated_bytes(source: Checkpoint, recipe: Recipe) -> float:
 def _measure_batch(
     setup: SearchSetup, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
 ) -> None:
-    """Compressing, predicting and timing take about 35, 50 and 15 of 100 parts of the time."""
+    """Measures one batch. Compressing, predicting and timing take about 35, 50 and 15 percent of
+    the time."""
     found: dict[str, tuple[Checkpoint, LoadedExecutor]] = {}
-    # Those with an output layer of their own first: the others may take their layers.
+    # Recipes for the output layer come first: the others may reuse their layers.
     for done, recipe in enumerate(sorted(recipes, key=lambda recipe: recipe.output is None)):
 
         def report(what: str, share: float, done: int = done, name: str = recipe.name) -> None:
@@ -192,9 +197,9 @@ def _built(
     result: Candidates,
     on_progress: OnProgress | None = None,
 ) -> Iterator[tuple[Checkpoint, LoadedExecutor] | None]:
-    """The source compressed and loaded; None, and a line in `skipped`, when it cannot have the
-    format or does not fit. What is made quickly is gone afterwards; what is mapped stays readable.
-    """
+    """Yields the compressed source and its executor, or None, with a line in `skipped`, if it
+    cannot have the format or does not fit. Candidates that are quick to make are removed
+    afterwards, but mapped files stay readable."""
     name = recipe.name
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         place = setup.folder if recipe.needs_calibration else Path(folder)
@@ -223,7 +228,7 @@ def _built(
 def _made_layers(
     setup: SearchSetup, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
 ) -> MadeLayers | None:
-    """The layers of the recipe, where another one that is made already has the same."""
+    """Returns the recipe's layers if another finished recipe has the same ones."""
     for other in recipes:
         folder = setup.folder / other.name
         if recipe.needs_calibration and recipe.has_layers_of(other) and folder.is_dir():
@@ -262,6 +267,7 @@ def _measured(
 
 
 def search_pages(spec: ModelSpec, text: EvalText, bounds: Bounds) -> int:
-    """Pages that an executor of a search needs: for the text, the rounds and a bounded prompt."""
+    """Returns the pages that an executor needs in a search: for the text, the rounds and a bounded
+    prompt."""
     prompt = 0 if bounds.max_first_token_s is None else -(-bounds.prompt_tokens // PAGE_SIZE)
     return max(num_pages_for(text), speed_pages(spec), prompt)

@@ -1,10 +1,12 @@
-"""Which candidate is written: the rule, in one place.
+"""The rule that chooses which candidate is written.
 
-Where quality alone is bounded: of the candidates that lose no more, those that decode at least 95 %
-as fast as the fastest of them are taken for equally fast (runs differ by about as much); of these
-the smallest file is chosen, then the lower perplexity, then the faster. The choice is always on the
-Pareto front. Where size, speed or memory is bounded: of the candidates that meet every bound the
-one with the lowest perplexity, then the smallest.
+If only quality is bounded, the rule considers the candidates within the bounds that decode at
+least 95 % as fast as the fastest of them; runs differ by about as much. Among these it prefers the
+smallest file, then the lower perplexity, then the faster one. The choice is always on the Pareto
+front.
+
+If size, speed or memory is bounded, it takes the candidate with the lowest perplexity that meets
+every bound, then the smallest.
 """
 
 from collections.abc import Sequence
@@ -20,8 +22,8 @@ EQUALLY_FAST = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """`chosen` meets all bounds; where none does, `nearest` misses them by the smallest factor and
-    `missed` are the bounds that stand in its way."""
+    """`chosen` meets all bounds. If none does, `nearest` misses them by the smallest factor, and
+    `missed` are the bounds that it misses."""
 
     chosen: Measurement | None
     nearest: Measurement | None = None
@@ -29,12 +31,12 @@ class Choice:
 
 
 def quality_loss(perplexity: float, reference_perplexity: float) -> float:
-    """Relative increase of perplexity: 0.01 is 1 % more than the reference."""
+    """Returns the relative increase of perplexity: 0.01 is 1 % more than the reference."""
     return perplexity / reference_perplexity - 1
 
 
 def choose(candidates: Sequence[Measurement], reference: Measurement, bounds: Bounds) -> Choice:
-    """The candidate by the rule above."""
+    """Chooses a candidate by the module's rule."""
     gaps = [bounds.gaps(one, reference) for one in candidates]
     good = [
         one
@@ -52,7 +54,7 @@ def choose(candidates: Sequence[Measurement], reference: Measurement, bounds: Bo
 
 
 def parse_quality_loss(text: str) -> float:
-    """'1%' or '0.01' to 0.01. Raises ConfigError."""
+    """Parses '1%' or '0.01' as 0.01. Raises ConfigError."""
     number = text.strip().removesuffix("%")
     try:
         value = float(number) / (100 if text.strip().endswith("%") else 1)

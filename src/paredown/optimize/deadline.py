@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 from paredown.errors import ConfigError
 
-# Of the time, what is left for measuring the chosen one again and writing it.
+# The share of the time reserved for measuring the chosen candidate again and writing it.
 _RESERVED = 0.12
 
 
 class OutOfTimeError(Exception):
-    """Work that was started did not end in time."""
+    """Work that was started did not finish in time."""
 
 
 class Deadline:
-    """`minutes` None has no end. `clock` gives seconds."""
+    """`minutes` None means no deadline. `clock` returns seconds."""
 
     def __init__(self, minutes: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         if minutes is not None and not 0 < minutes < float("inf"):
@@ -27,7 +27,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds until nothing new is started."""
+        """The seconds until nothing new is started."""
         if self.minutes is None:
             return float("inf")
         return self.minutes * 60 * (1 - _RESERVED) - (self._clock() - self._started)
@@ -36,6 +36,6 @@ class Deadline:
         return estimated_s <= self.left_s
 
     def check(self) -> None:
-        """Raises OutOfTimeError when nothing is left."""
+        """Raises OutOfTimeError if no time is left."""
         if self.left_s <= 0:
             raise OutOfTimeError

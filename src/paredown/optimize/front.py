@@ -1,8 +1,8 @@
-"""The Pareto front of the candidates: which trade-offs between quality, size and speed are open.
+"""The Pareto front of the candidates: the trade-offs between quality, size and speed.
 
-Each candidate is a point of three figures: perplexity and file size, where less is better, and
-decode tokens per second, where more is. A point dominates another that it is no worse than in any
-figure and better than in at least one. The front is what no candidate dominates.
+Each candidate is a point with three figures: perplexity and file size, where less is better, and
+decode tokens per second, where more is better. A point dominates another if it is no worse in any
+figure and better in at least one. The front consists of the points that no other dominates.
 """
 
 import math
@@ -23,13 +23,14 @@ class Point:
         return own != others and all(a <= b for a, b in zip(own, others, strict=True))
 
     def _costs(self) -> tuple[float, float, float]:
-        """All to be as small as possible; what is not a number is the worst there is."""
+        """Returns the figures with lower as better; a value that is not a number counts as the
+        worst."""
         perplexity = math.inf if math.isnan(self.perplexity) else self.perplexity
         return perplexity, self.file_bytes, -self.decode_tokens_per_s
 
 
 def point_of(measurement: Measurement) -> Point:
-    """The point of a candidate whose quality and speed were measured."""
+    """Returns the point of a candidate whose quality and speed were measured."""
     assert measurement.perplexity is not None
     assert measurement.decode_tokens_per_s is not None
     return Point(
@@ -40,11 +41,12 @@ def point_of(measurement: Measurement) -> Point:
 
 
 def on_front(points: Sequence[Point]) -> list[bool]:
-    """For each point, whether no other dominates it; equal points are on the front together."""
+    """Returns for each point whether no other dominates it; equal points are on the front
+    together."""
     return [not any(other.dominates(point) for other in points) for point in points]
 
 
 def mark_front(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The same candidates with `on_front` set."""
+    """Returns the candidates with `on_front` set."""
     marks = on_front([point_of(one) for one in measurements])
     return [replace(one, on_front=mark) for one, mark in zip(measurements, marks, strict=True)]

@@ -1,9 +1,9 @@
-"""What keeping one layer's keys and values in a small format costs: the table by which to choose
-the layers of `--kv-dtype int4,first2=bf16` (docs/methods/kv_cache.md).
+"""Measures the cost of keeping one layer's keys and values in a small format. The table helps to
+choose the layers of `--kv-dtype int4,first2=bf16` (docs/methods/kv_cache.md).
 
-Two figures for every layer, as in optimize/sensitivity.py: its keys and values alone in the format,
-and those of all layers but it. They are rounded as native pages round them, a scale for each token
-and head.
+As in optimize/sensitivity.py, every layer has two figures: with only its keys and values in the
+format, and with those of all other layers. Values are rounded as in native pages, with a scale for
+each token and head.
 """
 
 from paredown.compress.quantize.kv_cache import KVGridDType, dynamic_taps
@@ -21,7 +21,8 @@ def measure_kv_sensitivity(
     dtype: KVGridDType,
     on_progress: OnCount | None = None,
 ) -> SensitivityTable:
-    """Rows are layers, in order. Raises CheckpointError for predictions that are no numbers."""
+    """Returns the table with one row per layer, in order. Raises CheckpointError for predictions
+    that are not numbers."""
     decoder = Decoder.from_checkpoint(checkpoint)
     layers = range(decoder.spec.num_layers)
     taps = dynamic_taps(dtype, len(layers))

@@ -1,21 +1,23 @@
-"""Ladders: what each part of a model loses in one format after another, and what a step reads.
+"""Ladders: the loss of each part of a model in one format after another, and the bytes that a step
+reads.
 
-A part (a role in all layers, or the output layer) is rounded to nearest alone, in a few formats,
-and the model is measured through the executor that serves: KL divergence to the original. With
-inputs of two int8 codes (int16_group) that is what the weights lose; between the formats the loss
-follows the squared distance of neighbouring codes, which falls by four with each bit:
+A part (a role in all layers, or the output layer) is rounded to nearest alone, in a few formats.
+The model is then measured through the executor that serves, as KL divergence to the original. With
+inputs of two int8 codes (int16_group) this is the loss of the weights alone. Between the formats
+the loss follows the squared distance of neighbouring codes, which falls by a factor of four with
+each bit:
 
     weights(b bits, groups g) = weights(int8) + (weights(int4, g) - weights(int8)) 4^(4 - b)
 
-and with the size of groups as the square of the largest of so many normal numbers.
+With the group size it follows the square of the largest of that many normal numbers.
 
-With inputs of one int8 code, int8 weights lose more by what the inputs cost; groups of weights,
-whose inputs have powers of two as scales, by a multiple of that:
+With inputs of one int8 code, int8 weights lose more by the cost of the inputs. Groups of weights,
+whose inputs have powers of two as scales, lose a multiple of that:
 
     loss(b, g) = weights(b, g) + f(g) (loss(int8) - weights(int8))
 
-Losses are taken to add up over parts, as in optimize/mixed_precision.py. A rung's cost is what a
-step reads, longer by what inputs of two codes take longer.
+Losses are assumed to add up over parts, as in optimize/mixed_precision.py. The cost of a rung is
+the bytes that a step reads, increased for inputs of two codes by their longer time.
 """
 
 import math
@@ -42,25 +44,26 @@ from paredown.spec.weight import (
     bits_per_weight,
 )
 
-# What mixes are bounded by beside their loss.
+# The quantities that bound mixes besides their loss.
 Axis = Literal["cost", "read_bytes"]
-# How codes are found, in the order of what it costs.
+# The methods that find codes, from cheap to expensive.
 METHODS = ("rtn", "gptq", "awq-gptq")
 _WIDTHS = (6, 5, 4, 3)
 _PROBED_BITS = 4
 WIDEST = FORMATS["int8"]
-# Inputs that lose next to nothing.
+# Inputs that lose almost nothing.
 FINE: ActivationDType = "int16_group"
-# Squared error of a group's inputs whose scale is the next power of two, over that with the least
-# scale: the mean of 4^u for u from 0 to 1, and codes end at 120 instead of 127.
+# The squared error of a group's inputs when its scale is the next power of two, relative to the
+# least scale. It is the mean of 4^u for u from 0 to 1, and codes end at 120 instead of 127.
 _POWER_SCALES = 3 / math.log(4) * (127 / 120) ** 2
-# Partial sums of a frontier that are carried on.
+# The most partial sums of a frontier that are kept.
 _MOST_STEPS = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A part in a format; None leaves its floats. `loss` in nats per token, `cost` in bytes."""
+    """A part in a format; None leaves it in floats. `loss` is in nats per token, `cost` in
+    bytes."""
 
     spec: WeightSpec | None
     loss: float
@@ -76,7 +79,7 @@ class Ladder:
 
 @dataclass(frozen=True, kw_only=True)
 class Mix:
-    """A rung for each part: `loss`, `read_bytes` and `cost` are the sums."""
+    """A rung for each part; `loss`, `read_bytes` and `cost` are the sums."""
 
     loss: float
     read_bytes: float
@@ -88,13 +91,13 @@ class Mix:
 
 
 def search_parts(spec: ModelSpec) -> list[Part]:
-    """The parts that have a format each."""
+    """Returns the parts that have a format each."""
     return [*find_parts(spec, "role"), OUTPUT_PART]
 
 
 def probed_specs(part: Part, spec: ModelSpec) -> list[WeightSpec]:
-    """The formats in which a part is measured: int8 with inputs of one code and of two, and int4 in
-    the largest groups."""
+    """Returns the formats in which a part is measured: int8 with inputs of one code and of two,
+    and int4 in the largest groups."""
     largest = _group_sizes(part, spec)[:1]
     return [WIDEST, _fine(WIDEST), *(_fine(_format(_PROBED_BITS, size)) for size in largest)]
 
@@ -107,9 +110,9 @@ def make_ladder(
     float_bits: int,
     fine_cost: float,
 ) -> Ladder:
-    """The rungs of a part whose `losses` in its probed formats were measured; None for a format
-    that it cannot have. `fine_cost` is the time of a step with inputs of two codes over that with
-    inputs of one."""
+    """Returns the rungs of a part from its measured `losses` in the probed formats (None: the part
+    cannot have that format). `fine_cost` is the time of a step with inputs of two codes over that
+    with one."""
     weights = part.num_weights(spec)
     columns = part.shapes(spec)[0][1]
     read = weights * float_bits / 8
@@ -139,7 +142,7 @@ def make_ladder(
 
 
 def frontier(ladders: Sequence[Ladder], axis: Axis = "cost") -> list[Mix]:
-    """All mixes that no other beats in loss and along the axis, the cheapest first."""
+    """Returns all mixes that no other beats both in loss and along the axis, the cheapest first."""
     mixes = [Mix(loss=0.0, read_bytes=0.0, cost=0.0, rungs=())]
     for ladder in ladders:
         grown = [
@@ -157,19 +160,19 @@ def frontier(ladders: Sequence[Ladder], axis: Axis = "cost") -> list[Mix]:
 
 
 def cheapest_within(mixes: Sequence[Mix], max_loss: float) -> Mix:
-    """The cheapest mix with at most that loss; that with the least where none has."""
+    """Returns the cheapest mix with at most that loss, or the one with the least loss."""
     return next((mix for mix in mixes if mix.loss <= max_loss), mixes[-1])
 
 
 def best_within(mixes: Sequence[Mix], limit: float, axis: Axis = "cost") -> Mix:
-    """The mix with the least loss within a limit on the axis; the cheapest where none is."""
+    """Returns the mix with the least loss within a limit on the axis, or the cheapest one."""
     fitting = [mix for mix in mixes if mix.along(axis) <= limit]
     return fitting[-1] if fitting else mixes[0]
 
 
 def mix_recipe(mix: Mix, source: Checkpoint, method: str) -> Recipe:
-    """The mix as a recipe by that method; a table of embeddings that is tied to the output layer is
-    rounded to nearest with it, to int8, and so is that layer at eight bits."""
+    """Returns the mix as a recipe of that method. An embedding tied to the output layer is rounded
+    to nearest with it, to int8, and so is an output layer at eight bits."""
     *names, last = method.split("-")
     transforms = [TRANSFORMS[name]() for name in (*names, last) if name in TRANSFORMS]
     quantizer: Quantizer = GPTQ() if last == "gptq" else RTN()
@@ -199,7 +202,7 @@ def _table_steps(spec: WeightSpec, quantizer: Quantizer, *, is_tied: bool) -> li
 
 
 def mix_words(mix: Mix) -> str:
-    """'q k v int8, o int6-g64, output layer int8', for notes."""
+    """Describes a mix for notes: 'q k v int8, o int6-g64, output layer int8'."""
     return ", ".join(
         f"{part.name} {'in floats' if rung.spec is None else rung.spec.name}"
         for part, rung in mix.rungs
@@ -207,7 +210,7 @@ def mix_words(mix: Mix) -> str:
 
 
 def _name(mix: Mix, method: str) -> str:
-    """'gptq-mix-6.2bit': the bits that a step reads of a weight, on average."""
+    """Returns 'gptq-mix-6.2bit', with the average bits that a step reads per weight."""
     num_weights = sum(
         rung.read_bytes * 8 / _bits_of(rung) for _, rung in mix.rungs if rung.spec is not None
     )
@@ -216,7 +219,8 @@ def _name(mix: Mix, method: str) -> str:
 
 
 def _bits_of(rung: Rung) -> float:
-    """Bits of a weight's code and its share of the scales, for groups that divide the columns."""
+    """Returns the bits of a weight's code and its share of the scales, for groups that divide the
+    columns."""
     assert rung.spec is not None
     return bits_per_weight(rung.spec, rung.spec.group_size or 1 << 20)
 
@@ -226,7 +230,8 @@ def _placed(part: Part) -> list[tuple[int, str]]:
 
 
 def _group_sizes(part: Part, spec: ModelSpec) -> list[int]:
-    """The largest groups that divide the columns of all the part's modules, and the smallest."""
+    """Returns the largest and the smallest group size that divides the columns of all the part's
+    modules."""
     columns = math.gcd(*(shape[1] for shape in part.shapes(spec)))
     sizes = [size for size in ANY_GROUPS if columns % size == 0]
     return list(dict.fromkeys([sizes[0], KERNEL_COLUMNS])) if sizes else []
@@ -237,14 +242,14 @@ def _fine(spec: WeightSpec) -> WeightSpec:
 
 
 def _group_factor(size: int, num_columns: int) -> float:
-    """Squared error of int8 inputs of groups of weights over that of rows, whose scales are no
+    """Returns the squared error of int8 inputs in groups over that in rows, whose scales are not
     powers of two."""
     return _POWER_SCALES * _largest_of(size) / _largest_of(kernel_group_size(num_columns, None))
 
 
 def _largest_of(count: int) -> float:
-    """The squared largest of so many normal numbers, about, to which the error of a group's codes
-    is proportional: 2 ln n."""
+    """Returns about the square of the largest of `count` normal numbers, 2 ln n. The error of a
+    group's codes is proportional to it."""
     return 2 * math.log(count)
 
 

@@ -1,14 +1,14 @@
 """Mixed precision: a width for each part of a model under a budget
 (docs/methods/mixed_precision.md).
 
-The loss of a part in a format is measured: the KL divergence of the model with that part alone
-rounded. Losses are taken to add up, so that the best choice is a multiple-choice knapsack:
+The loss of a part in a format is measured as the KL divergence of the model with only that part
+rounded. Losses are assumed to add up, so that the best choice is a multiple-choice knapsack:
 
     minimize sum_p loss[p][c_p]   subject to   sum_p cost[p][c_p] <= budget
 
-solved exactly, by carrying from part to part every sum of costs that no cheaper one beats. A part
-is what must share a format (q, k, v of a layer; gate, up). Costs are bits of codes, for an average,
-or stored bytes, scales and zero points among them.
+It is solved exactly: from part to part the solver keeps every sum of costs that no cheaper one
+beats. A part is the modules that must share a format (q, k, v of a layer; gate, up). Costs are
+bits of codes, for an average, or stored bytes with scales and zero points.
 """
 
 import math
@@ -44,8 +44,8 @@ WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A part in a format: `loss` is the KL divergence it alone causes, nats per token; `code_bits`
-    counts its codes, `stored_bytes` its scales and zero points too."""
+    """A part in a format. `loss` is the KL divergence that it causes alone, in nats per token.
+    `code_bits` counts only codes; `stored_bytes` also counts scales and zero points."""
 
     spec: WeightSpec
     loss: float
@@ -61,7 +61,7 @@ class PartChoices:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """A choice for each part, in order. `predicted_loss` is the sum of the chosen ones'."""
+    """A choice for each part, in order. `predicted_loss` is the sum of their losses."""
 
     parts: tuple[Part, ...]
     chosen: tuple[Choice, ...]
@@ -76,7 +76,7 @@ class Assignment:
 
     @property
     def average_bits(self) -> float:
-        """Bits of codes per weight."""
+        """The average bits of codes per weight."""
         num_weights = sum(choice.code_bits // choice.spec.bits for choice in self.chosen)
         return self.code_bits / num_weights
 
@@ -85,7 +85,7 @@ class Assignment:
         return sum(choice.stored_bytes for choice in self.chosen)
 
     def by_module(self) -> dict[tuple[int | None, str], WeightSpec]:
-        """The format of each (layer, role)."""
+        """Returns the format of each (layer, role)."""
         return {
             pair: choice.spec
             for part, choice in zip(self.parts, self.chosen, strict=True)
@@ -93,7 +93,8 @@ class Assignment:
         }
 
     def recipe(self, checkpoint: Checkpoint, quantizer: Quantizer, name: str) -> Recipe:
-        """A step for each format, with the names of its modules in the checkpoint."""
+        """Returns a recipe with a step for each format, which names its modules in the
+        checkpoint."""
         targets: dict[WeightSpec, list[str]] = {}
         for (layer, role), spec in self.by_module().items():
             target = OUTPUT if layer is None else checkpoint.linear_name(role, layer)
@@ -108,8 +109,8 @@ class Assignment:
 def formats_of_widths(
     group_size: int, widths: Sequence[int] = WIDTHS, *, symmetric: bool = True
 ) -> tuple[WeightSpec, ...]:
-    """Integer formats of those widths with groups of that size. Raises ConfigError for one that no
-    format has."""
+    """Returns the integer formats with these widths and that group size. Raises ConfigError for a
+    size that no format has."""
     ending = f"-g{group_size}" + ("" if symmetric else "-asym")
     names = [f"int{bits}{ending}" for bits in widths]
     if names[0] not in FORMATS:
@@ -128,10 +129,12 @@ def measure_choices(
     *,
     with_output: bool = False,
 ) -> list[PartChoices]:
-    """What each fused part, and the output layer where `with_output` says so, loses in each format.
+    """Measures the loss of each fused part in each format, and with `with_output` of the output
+    layer.
 
-    The decoder runs the text once for each of them. Weights are rounded as they are needed, one
-    part at a time."""
+    The decoder runs the text once for each of them. Weights are rounded on demand, one part at a
+    time.
+    """
     require_floats(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
     scale_dtype = scale_dtype_of(checkpoint)
@@ -161,7 +164,7 @@ def measure_choices(
 def rounded_when_needed(
     decoder: Decoder, part: Part, quantizer: Quantizer, spec: WeightSpec, scale_dtype: ScaleDType
 ) -> dict[str, Values]:
-    """The part's weights for a `Variant`, made from the decoder's each time it runs."""
+    """Returns the part's weights for a `Variant`; each run rounds them anew from the decoder's."""
 
     def values(name: str, weight_OI: Tensor) -> Tensor:
         return quantized_weight(weight_OI, name, quantizer, target)
@@ -176,7 +179,7 @@ def rounded_when_needed(
 def make_choice(
     checkpoint: Checkpoint, part: Part, spec: WeightSpec, loss: float, scale_dtype: ScaleDType
 ) -> Choice:
-    """With what it costs to store."""
+    """Builds the choice with its storage cost."""
     stored = 0
     for rows, columns in part.shapes(checkpoint.spec):
         stored += math.ceil(rows * columns * bits_per_weight(spec, columns, scale_dtype) / 8)
@@ -185,12 +188,12 @@ def make_choice(
 
 
 def assign_average_bits(found: Sequence[PartChoices], average_bits: float) -> Assignment:
-    """The least loss with at most that many bits of codes per weight of the linear layers. Raises
-    ConfigError when nothing is that small."""
+    """Returns the assignment with the least loss and at most that many bits of codes per weight of
+    the linear layers. Raises ConfigError if nothing is that small."""
     num_weights = sum(map(_num_weights, found))
 
     def words(code_bits: int) -> str:
-        # Rounded up, so that asking for it helps.
+        # Rounded up, so that asking for this number works.
         return f"{math.ceil(100 * code_bits / num_weights) / 100:.2f} bits on average"
 
     costs = [[choice.code_bits for choice in one.choices] for one in found]
@@ -198,16 +201,16 @@ def assign_average_bits(found: Sequence[PartChoices], average_bits: float) -> As
 
 
 def assign_bytes(found: Sequence[PartChoices], max_bytes: int) -> Assignment:
-    """The least loss with at most that many bytes for the linear layers, scales and zero points
-    counted. Raises ConfigError when nothing is that small."""
+    """Returns the assignment with the least loss and at most that many bytes for the linear
+    layers, including scales and zero points. Raises ConfigError if nothing is that small."""
     costs = [[choice.stored_bytes for choice in one.choices] for one in found]
     return _assign(found, costs, max_bytes, lambda num_bytes: f"{num_bytes:,} bytes")
 
 
 def reverse_assignment(found: Sequence[PartChoices], average_bits: float) -> Assignment:
-    """What `assign_average_bits` would choose if the ranking of the parts stood on its head: the
-    most sensitive one (by its loss per weight, over all formats) counts as the least sensitive.
-    Beside the right one it shows what the measurement is worth."""
+    """Returns what `assign_average_bits` would choose if the parts' ranking were reversed: the
+    most sensitive one, by its loss per weight over all formats, counts as the least sensitive.
+    Compared with the true assignment, it shows what the measurement is worth."""
     ranked = sorted(range(len(found)), key=lambda at: _sensitivity(found[at]))
     mirror = dict(zip(ranked, reversed(ranked), strict=True))
     turned = []
@@ -232,10 +235,10 @@ def reverse_assignment(found: Sequence[PartChoices], average_bits: float) -> Ass
 def solve(
     costs: Sequence[Sequence[int]], losses: Sequence[Sequence[float]], budget: int
 ) -> list[int]:
-    """The choice of each part with the least sum of losses within the budget; of equal ones the
-    cheapest. The cheapest choices together must fit. Exact: states that cost more than another and
-    lose as much are dropped, and no other."""
-    # States by rising cost and falling loss, and of each part what led to its states.
+    """Returns the choice of each part with the least total loss within the budget, and among
+    equals the cheapest. The cheapest choices together must fit. The solution is exact: only states
+    that cost more than another and lose as much are dropped."""
+    # The states by rising cost and falling loss, and for each part what led to its states.
     cost_S, loss_S = np.zeros(1, np.int64), np.zeros(1)
     trail: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]] = []
     least_after = [sum(map(min, costs[at + 1 :])) for at in range(len(costs))]
@@ -263,7 +266,7 @@ def _assign(
     budget: int,
     words: Callable[[int], str],
 ) -> Assignment:
-    """`words` tells a sum of costs to people."""
+    """Assigns under a budget; `words` describes a sum of costs for people."""
     least = sum(map(min, costs))
     if least > budget:
         raise ConfigError(

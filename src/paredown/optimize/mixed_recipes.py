@@ -1,5 +1,5 @@
-"""Recipes of mixed widths by name: mixed-BITS, as in mixed-4 or mixed-3.5. What is behind such a
-name depends on the model: the widths that lose least at that many bits per weight on average."""
+"""Mixed-precision recipes by name: mixed-BITS, such as mixed-4 or mixed-3.5. The name's meaning
+depends on the model: the widths that lose least at that average of bits per weight."""
 
 import math
 import re
@@ -21,15 +21,16 @@ from paredown.optimize.sensitivity import WINDOW_TOKENS
 from paredown.progress import OnCount
 
 GROUP_SIZE = 128
-# Of the validation text, for each width of each part.
+# The tokens of validation text for each width of each part.
 NUM_TOKENS = 512
-# Around the average, widths from so many bits less to so many more are offered.
+# Widths are offered from this many bits below the average to this many above.
 _NARROWER, _WIDER = 1, 2
 _NAME = re.compile(r"mixed-(\d+(?:\.\d+)?)")
 
 
 def is_mixed(name: str) -> bool:
-    """Whether it is such a name. Raises ConfigError for one with too few or too many bits."""
+    """Returns whether it is such a name. Raises ConfigError for one with too few or too many
+    bits."""
     match = _NAME.fullmatch(name)
     if match is None:
         return False
@@ -43,8 +44,9 @@ def is_mixed(name: str) -> bool:
 
 
 def mixed_recipes(source: Checkpoint, names: Sequence[str], on_progress: OnCount) -> list[Recipe]:
-    """Losses are those of rounding to nearest, measured once for all names; the recipes round with
-    GPTQ. Raises UnsupportedError when groups do not divide the layers' columns."""
+    """Returns the recipes, which round with GPTQ. Losses are those of rounding to nearest,
+    measured once for all names. Raises UnsupportedError if groups do not divide the layers'
+    columns."""
     averages = [_average_bits(name) for name in names]
     least = math.floor(min(averages)) - _NARROWER
     most = math.ceil(max(averages)) + _WIDER

@@ -1,7 +1,7 @@
 """The parts of a model that are quantized together: a layer, a role in all layers, one module.
 
-Modules that read the same input and are fused when a model runs (q, k and v; gate and up) share one
-format, which vLLM needs; "fused" parts are those of one layer.
+Modules that read the same input and are fused when a model runs (q, k and v; gate and up) share
+one format, as vLLM requires. "fused" parts are such modules of one layer.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """`modules` are (layer, role) pairs; that of the output layer is (None, "head")."""
+    """`modules` are (layer, role) pairs; the output layer is (None, "head")."""
 
     kind: PartKind
     name: str
     modules: tuple[tuple[int | None, str], ...]
 
     def shapes(self, spec: ModelSpec) -> list[tuple[int, int]]:
-        """(out, in) of each module."""
+        """Returns the shape (out, in) of each module."""
         known = {layer: spec.linear_shapes(layer) for layer, _ in self.modules if layer is not None}
         head = (spec.vocab_size, spec.hidden_size)
         return [head if layer is None else known[layer][role] for layer, role in self.modules]
@@ -39,8 +39,8 @@ OUTPUT_PART = Part(kind="module", name="output layer", modules=((None, OUTPUT),)
 
 
 def find_parts(spec: ModelSpec, kind: PartKind) -> list[Part]:
-    """All parts of that kind; each linear layer of the transformer layers is in one of them. The
-    output layer is in none: see OUTPUT_PART."""
+    """Returns all parts of that kind. Each linear layer of the transformer layers is in one of
+    them; the output layer is in none (see OUTPUT_PART)."""
     layers = range(spec.num_layers)
     if kind == "layer":
         return [_part(kind, f"layer {layer}", layer, linear_roles(spec, layer)) for layer in layers]
@@ -61,7 +61,7 @@ def find_parts(spec: ModelSpec, kind: PartKind) -> list[Part]:
 
 
 def fused_roles(spec: ModelSpec, layer: int = 0) -> list[list[str]]:
-    """Roles that share one format, as a layer has them: [q, k, v], [o], [gate, up], [down]. All
+    """Returns the roles of a layer that share one format: [q, k, v], [o], [gate, up], [down]. All
     experts of a layer share theirs, because they are fused too."""
     roles = linear_roles(spec, layer)
     together = [[*QKV_ROLES], ["o"], [role for role in MLP_ROLES if role != "down"], ["down"]]

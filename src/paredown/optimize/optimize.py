@@ -1,4 +1,5 @@
-"""The main job: every format tried, verified and timed on this machine; the best one written."""
+"""`paredown optimize`: tries, verifies and times every format on this machine, and writes the
+best."""
 
 import json
 import shutil
@@ -50,25 +51,25 @@ from paredown.stopped import StoppedError
 
 DEFAULT_TOKENS = 8192
 DEFAULT_ROUNDS = 11
-# Of the windows that a single compression calibrates on, a seventh: a search makes several, and at
-# the widths that lose little they give the same codes' worth.
+# A seventh of the windows that a single compression calibrates on. A search makes several
+# compressions, and at widths that lose little the codes are as good.
 DEFAULT_SAMPLES = 18
 _NO_BOUNDS = Bounds()
 _CALIBRATION = CalibrationConfig(num_samples=DEFAULT_SAMPLES)
-# Of the time that a search takes, what finding widths for mixed recipes takes.
+# The share of a search's time spent on finding widths for mixed recipes.
 _MIXED_SHARE = 0.3
-# Of the time that a search may take, what one pass of the original over the text may.
+# The share of a search's time that one pass of the original over the text may take.
 _TEXT_SHARE = 0.03
 LEAST_TOKENS = 1024
-# Of the text that parts of a model are measured on.
+# The number of tokens on which parts of a model are measured.
 PARTS_TOKENS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizeConfig:
-    """`output` and `report` are folders to write, which must not exist; None writes none.
-    `bounds` without any limit allow the default loss of perplexity. `formats` are recipes; None
-    searches near the bounds. `minutes` None has no end."""
+    """`output` and `report` are folders to write, which must not exist; None writes none. `bounds`
+    without any limit allow the default loss of perplexity. `formats` are recipes; None searches
+    near the bounds. `minutes` None means no deadline."""
 
     output: Path | None = None
     report: Path | None = None
@@ -92,18 +93,18 @@ def optimize(
 ) -> OptimizeResult:
     """Tries every format on a checkpoint, measures each, and writes the best with its proof.
 
-    What is written is measured once more beside the original, and verification.json lies in
-    `config.output` when that appears. Each output appears whole or not at all; without any in
-    `config` nothing is written and the result has the figures.
+    The written checkpoint is measured once more beside the original; verification.json is in
+    `config.output` when that appears. Each output appears whole or not at all. Without any output
+    in `config`, only the result has the figures.
 
-    `model`        folder or .gguf file; None is the model that comes with the package; one that
-                   is quantized is taken inside FromQuantized(model=...), and the proof says so
+    `model`        folder or .gguf file; None is the model that comes with the package; a quantized
+                   model must be inside FromQuantized(model=...), and the proof says so
     `config`       what to try, what may be lost, and where to write
-    `on_progress`  called with what is being done and the share of it that is done
+    `on_progress`  called with the current activity and the share of it that is done
 
-    Raises ConfigError for a bad option, OutputError for outputs that exist and UnsupportedError for
-    a report that cannot be drawn before anything is measured, and UnsupportedError for a model that
-    is quantized already and when no format is left.
+    Before anything is measured, raises ConfigError for a bad option, OutputError for outputs that
+    exist, and UnsupportedError for a report that cannot be drawn. Also raises UnsupportedError for
+    a model that is already quantized, and if no format is left.
     """
     report_share = on_progress or (lambda what, share: None)
     _check(config)
@@ -121,7 +122,7 @@ def optimize(
 def _optimize(
     source: FloatSource, config: OptimizeConfig, deadline: Deadline, report_share: OnProgress
 ) -> OptimizeResult:
-    """The search, and the best candidate written."""
+    """Runs the search and writes the best candidate."""
     original, floats = source.original, source.floats
     report_share("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)
@@ -164,7 +165,8 @@ def _optimize(
 
 
 def _one_text(original: Checkpoint, config: OptimizeConfig) -> Callable[[], Calibration] | None:
-    """Cuts windows from the first of several calibration texts; None where there is one at most."""
+    """Returns a function that cuts windows from the first of several calibration texts; None if
+    there is at most one."""
     texts = calibration_texts(config.calibration, Tokenizer.open(original.path))
     if len(texts) < 2:
         return None
@@ -173,7 +175,8 @@ def _one_text(original: Checkpoint, config: OptimizeConfig) -> Callable[[], Cali
 
 
 def _affordable_tokens(config: OptimizeConfig, source: Checkpoint, machine: Machine) -> int:
-    """Tokens of the text: fewer than asked for where the time would go into predicting it."""
+    """Returns the number of tokens of the text: fewer than asked for if predicting them would take
+    too long."""
     if config.minutes is None or config.formats is not None:
         return config.num_tokens
     flops = 2 * (source.spec.num_active_linear_parameters() + source.spec.vocab_size)
@@ -244,7 +247,7 @@ def _search(
 def _recipes(
     source: Checkpoint, names: Sequence[str], on_progress: OnProgress
 ) -> tuple[list[Recipe], list[Skipped]]:
-    """The recipes behind the names, in their order; mixed ones that the model cannot have are
+    """Returns the recipes of the names, in their order; mixed ones that the model cannot have are
     skipped."""
     found: dict[str, Recipe] = {}
     skipped = []
@@ -266,7 +269,7 @@ def _recipes(
 
 
 def write_report(result: OptimizeResult, folder: Path) -> None:
-    """`front.png`, `report.html` (self-contained) and `results.json`."""
+    """Writes `front.png`, `report.html` (self-contained) and `results.json`."""
     allowed = result.bounds.max_quality_loss
     arguments = (result.candidates, result.reference, result.chosen, allowed)
     light, dark = draw_front(*arguments, dark=False), draw_front(*arguments, dark=True)
@@ -279,7 +282,7 @@ def write_report(result: OptimizeResult, folder: Path) -> None:
 
 
 def parse_formats(text: str | None) -> tuple[str, ...] | None:
-    """'int8,mixed-4' to names; None for None. Raises ConfigError for unknown ones."""
+    """Parses 'int8,mixed-4' into names; None stays None. Raises ConfigError for unknown ones."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -292,8 +295,8 @@ def parse_formats(text: str | None) -> tuple[str, ...] | None:
 def _write(
     setup: SearchSetup, output: Path, recipe: Recipe, made_notes: tuple[str, ...]
 ) -> Verifier:
-    """Writes the checkpoint with its verification.json: what was written is measured once more.
-    `made_notes` are those of the candidate where it was kept."""
+    """Writes the checkpoint with its verification.json, for which it is measured once more.
+    `made_notes` are those of the candidate, if it was kept."""
     verifier = Verifier(
         setup.original,
         recipe.name,

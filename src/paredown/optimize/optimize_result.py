@@ -1,4 +1,4 @@
-"""OptimizeResult: all that a search found, chose and wrote."""
+"""OptimizeResult: everything that a search found, chose and wrote."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,12 +14,17 @@ from paredown.spec.machine import Machine
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizeResult:
-    """`chosen` is the name of the candidate written to `output`; None when none meets the bounds:
-    then `nearest` comes nearest and `missed` are the bounds in its way. `verification` is of what
-    was written; where that could not be measured `not_verified` says why. `note` says what the
-    search decided by itself, `text_choice` how much the calibration text mattered, `mixes` what
-    the mixed candidates consist of, `not_tried` what the time did not allow, and `stopped` which
-    signal ended it: then nothing is written but a report, and `exit_code` is that of the signal."""
+    """The result of a search.
+
+    `chosen` is the candidate that was written to `output`. It is None if none meets the bounds;
+    `nearest` then comes closest, and `missed` are the bounds that it misses. `verification`
+    belongs to the written checkpoint; if that could not be measured, `not_verified` says why.
+
+    `note` says what the search decided by itself, `text_choice` how much the calibration text
+    mattered, `mixes` what the mixed candidates consist of, and `not_tried` what the time did not
+    allow. `stopped` is the signal that ended the search: then only a report is written, and
+    `exit_code` is that of the signal.
+    """
 
     model: str
     candidates: list[Measurement]
@@ -47,7 +52,7 @@ class OptimizeResult:
 
     @property
     def serve_line(self) -> str | None:
-        """The command that serves what was chosen."""
+        """The command that serves the chosen checkpoint."""
         return None if self.output is None else f"paredown serve {shell_path(self.output)}"
 
     def as_json(self) -> dict[str, object]:
@@ -80,7 +85,7 @@ class OptimizeResult:
 
 
 def nothing_chosen(result: OptimizeResult) -> str:
-    """Why nothing was written, and what would help."""
+    """Says why nothing was written, and what would help."""
     missed = "; ".join(
         f"{gap.bound} {gap.limit:g} (it has {gap.seen:.4g})" for gap in result.missed
     )

@@ -1,4 +1,4 @@
-"""The picture of the Pareto front: quality lost against file size and against decode speed."""
+"""Draws the Pareto front: lost quality against file size and against decode speed."""
 
 import io
 import itertools
@@ -27,7 +27,7 @@ from paredown.evaluate.quality.measurement import Measurement
 from paredown.optimize.choose import quality_loss
 from paredown.units import MEGA
 
-# Shapes repeat what the colours say.
+# Shapes repeat the information of the colours.
 _FAMILIES = {
     "float": (BLUE, "s"),
     "fp8": (SKY, "D"),
@@ -41,17 +41,17 @@ _MARKER_POINTS = 8.5
 _FONT = 8.5
 
 
-# Ends of a horizontal or vertical line.
+# The ends of a horizontal or vertical line.
 Line = tuple[tuple[float, float], tuple[float, float]]
 
 
-# Height of the picture when no candidate loses anything and nothing is allowed.
+# The height of the picture if no candidate loses anything and no loss is allowed.
 _LEAST_PERCENT = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Axis:
-    """One panel's x axis; `better` is the end where the better points are."""
+    """The x axis of one panel; `better` is the end with the better points."""
 
     title: str
     values: list[float]
@@ -66,8 +66,8 @@ def draw_front(
     *,
     dark: bool,
 ) -> bytes:
-    """A PNG of two panels. `max_quality_loss` None allows none. Points on the front are filled; the
-    chosen one has a ring. A candidate whose perplexity is not finite has no place in it."""
+    """Returns a PNG of two panels. `max_quality_loss` None allows no loss. Points on the front are
+    filled; the chosen one has a ring. A candidate with an infinite perplexity is left out."""
     candidates = [one for one in candidates if math.isfinite(_loss_percent(one, reference))]
     allowed = 100 * (max_quality_loss or 0.0)
     theme = DARK if dark else LIGHT
@@ -134,8 +134,8 @@ def _style(panel: Any, axis: _Axis, theme: Theme) -> None:
 
 
 def _limits(panel: Any, values: Sequence[float], losses: Sequence[float], allowed: float) -> None:
-    """Room for labels on every side; x is linear from zero, y goes by the square root: the points
-    that one chooses from are those near zero."""
+    """Sets limits with room for labels on every side. x is linear from zero; y follows the square
+    root, since the interesting points are near zero."""
     panel.set_xlim(0, max(values, default=1.0) * 1.18)
     panel.set_yscale("function", functions=(_signed_root, _signed_square))
     ends = [0.0, allowed * 1.2, *losses]
@@ -168,7 +168,7 @@ def _draw_allowed(panel: Any, allowed: float, theme: Theme) -> None:
 
 
 def _draw_staircase(panel: Any, axis: _Axis, losses: Sequence[float], theme: Theme) -> list[Line]:
-    """The best that this panel's two figures alone allow, as steps; returns their segments."""
+    """Draws the front of this panel's two figures as steps; returns their segments."""
     sign = 1 if axis.better == "left" else -1
     points = sorted((sign * x, loss) for x, loss in zip(axis.values, losses, strict=True))
     best: list[tuple[float, float]] = []
@@ -256,7 +256,8 @@ def _label(
     theme: Theme,
     lines: list[Line],
 ) -> None:
-    """Names beside their points, off the `lines`; a fine line to those that stand away."""
+    """Puts names beside their points, off the `lines`; a thin line connects names that stand
+    away."""
     pixels = [(float(x), float(y)) for x, y in panel.transData.transform(points)]
     style = {"fontsize": _FONT, "color": theme.ink, "ha": "center", "va": "center", "zorder": 5}
     texts = [panel.text(0, 0, picture_text(one.name), **style) for one in candidates]
@@ -290,7 +291,7 @@ def _label(
 
 
 def _thin_box(start: Sequence[float], end: Sequence[float]) -> Box:
-    """The pixels of a horizontal or vertical line."""
+    """Returns the pixels of a horizontal or vertical line."""
     return Box(
         left=min(start[0], end[0]) - 1.5,
         bottom=min(start[1], end[1]) - 1.5,

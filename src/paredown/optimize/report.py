@@ -1,4 +1,4 @@
-"""The report: one HTML page that opens without a network."""
+"""Renders the report: one HTML page that opens without a network."""
 
 import base64
 from collections.abc import Mapping
@@ -152,7 +152,8 @@ equally fast.</p>
 
 
 def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) -> str:
-    """The page of an OptimizeResult's JSON, with the picture of the front for either scheme."""
+    """Renders the page from an OptimizeResult's JSON, with the front's picture for light and
+    dark."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize
     )
@@ -181,7 +182,7 @@ def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) 
 
 
 def _rule(bounds: Mapping[str, Any]) -> str:
-    """The rule of the choice, in words."""
+    """Returns the rule of the choice, in words."""
     limits = [
         f"{name.replace('_', ' ')} {100 * value:.2g} %"
         if name == "max_quality_loss"
@@ -199,7 +200,7 @@ def _rule(bounds: Mapping[str, Any]) -> str:
 
 
 def _finalize(value: object) -> object:
-    """Names and notes of a model on one line, escaped; `autoescape` does what HTML needs."""
+    """Puts names and notes of a model on one line, escaped; `autoescape` escapes for HTML."""
     return shown(value, _MAX_CHARS) if type(value) is str else value
 
 

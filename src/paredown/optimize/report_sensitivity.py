@@ -1,4 +1,4 @@
-"""The sensitivity of a checkpoint's parts, measured and drawn (docs/methods/sensitivity.md)."""
+"""Measures and draws the sensitivity of a checkpoint's parts (docs/methods/sensitivity.md)."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,15 +27,15 @@ DEFAULT_TOKENS = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityConfig:
-    """`format`      of the weights
-    `parts`       kinds of parts, comma-separated (optimize/model_parts.py)
-    `with_output` the output layer too, as a part of its own
-    `activations` a grid for the decoder's points ("int8-tensor"); None leaves them alone
-    `kv`          a format for keys and values, layer by layer; None leaves them alone
-    `text`        a UTF-8 file to predict; None takes the validation split of the classic books
-                  under $PAREDOWN_DATA, else a text that the model samples
-    `num_tokens`  how many tokens of it are predicted
-    `report`      a folder for the picture and the figures; must not exist
+    """`format`       the weights' format
+    `parts`        kinds of parts, comma-separated (optimize/model_parts.py)
+    `with_output`  whether to measure the output layer too, as a part of its own
+    `activations`  a grid for the decoder's points ("int8-tensor"); None leaves them alone
+    `kv`           a format for keys and values, layer by layer; None leaves them alone
+    `text`         a UTF-8 file to predict; None takes the validation split of the classic books
+                   under $PAREDOWN_DATA, else a text that the model samples
+    `num_tokens`   how many of its tokens are predicted
+    `report`       a folder for the picture and the figures; must not exist
     """
 
     format: str = DEFAULT_FORMAT
@@ -53,11 +53,11 @@ def report_sensitivity(
     config: SensitivityConfig,
     on_progress: OnCount | None = None,
 ) -> SensitivityResult:
-    """Measures what quantizing each part costs, and writes the report where one is wanted.
+    """Measures the cost of quantizing each part, and writes the report if one is wanted.
 
-    Raises ConfigError for a format, a grid or a kind of parts that there is not, OutputError and
-    UnsupportedError for a report that cannot be written or drawn, before anything is measured;
-    UnsupportedError for a checkpoint that is compressed already or cannot have the format.
+    Before anything is measured, raises ConfigError for an unknown format, grid or kind of parts,
+    and OutputError or UnsupportedError for a report that cannot be written or drawn. Raises
+    UnsupportedError for a checkpoint that is already compressed or cannot have the format.
     """
     spec, kinds = parse_format(config.format), parse_kinds(config.parts)
     grid = None if config.activations is None else parse_grid(config.activations)

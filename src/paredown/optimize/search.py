@@ -1,11 +1,13 @@
-"""The search: candidates follow what was learned so far and stand near what is allowed.
+"""The search: candidates follow from earlier measurements and lie near the bounds.
 
-First a few formats rounded to nearest, which tell how much perplexity a nat of KL divergence costs
-this model, and how much longer a step takes with inputs of two codes; then what each part loses
-(optimize/ladder.py); then mixes of formats by one method after another, each at the loss or the
-cost that the ones before say is allowed. What a method loses, over the sum of what its parts lose
-when rounded to nearest, is learned from each mix. The search ends where the next mix would be as
-good as one that was measured, give or take what timing tells apart.
+It first rounds to nearest in a few formats. These show how much perplexity a nat of KL divergence
+costs this model, and how much longer a step takes with inputs of two codes. It then measures the
+loss of each part (optimize/ladder.py).
+
+After that it makes mixes of formats by one method after another, each at the loss or cost that the
+measurements so far allow. From each mix it learns the method's gain: its loss over the sum of the
+parts' losses when rounded to nearest. The search ends when the next mix would be as good as a
+measured one, within the noise of timing.
 """
 
 import time
@@ -46,25 +48,25 @@ from paredown.spec.weight import WeightSpec
 # Rounded to nearest, from large to small; the second is the first with inputs of two codes.
 WIDE = "int8"
 FIRST = (WIDE, f"int4{groups_name(ANY_GROUPS)}")
-# Prompts read it faster.
+# A format with faster prefill.
 FAST_PROMPTS = "w8a8"
-# What methods are expected to lose of what rounding to nearest does, until it is known.
+# The expected loss of a method relative to rounding to nearest, until it is measured.
 _EXPECTED_GAIN = {"rtn": 1.0, "gptq": 0.6, "awq-gptq": 0.55}
-# Which methods make mixes, one after another; each knows what those before it gave.
+# The methods that make mixes, one after another; each uses the results before it.
 _ROUNDS = ("gptq", "gptq", "awq-gptq", "gptq")
-# AWQ takes four times as long as GPTQ, and gains where codes are few: at 6 and 8 bits SmolLM2 loses
-# half as much again with it.
+# AWQ takes four times as long as GPTQ and helps where codes are few; at 6 and 8 bits it loses more
+# (docs/log.md).
 _MOST_AWQ_BITS = 5.5
-# Passes over the calibrating text and what Hessians cost beside their products.
+# The passes over the calibration text, including the cost of Hessians beside their products.
 _CALIBRATION_PASSES = 3.0
-# Shares of the work, for progress.
+# The shares of the work, for progress.
 _FIRST_SHARE, _PARTS_SHARE = 0.2, 0.4
 
 
 @dataclass
 class SearchNotes:
-    """Decisions of the search: mixes by candidate, what another calibration text gives, and what
-    was `not_tried` and why."""
+    """The decisions of the search: mixes by candidate, the effect of another calibration text, and
+    what was `not_tried` and why."""
 
     mixes: dict[str, str] = field(default_factory=dict)
     text_choice: TextChoice | None = None
@@ -81,8 +83,8 @@ def search(
     notes: SearchNotes,
     on_progress: OnProgress,
 ) -> None:
-    """Adds candidates to `found` until nothing new is worth trying or the time is over. `text` is
-    what parts are measured on."""
+    """Adds candidates to `found` until nothing new is worth trying or the time is over. Parts are
+    measured on `text`."""
     _Search(setup, text, deadline, found, notes, on_progress).run()
 
 
@@ -117,7 +119,7 @@ class _Search:
         mixes = self._mixes()
         if mixes is None:
             return
-        # Rounding to nearest is what is left where the time allows nothing else.
+        # If the time allows nothing else, rounding to nearest remains.
         rounds = list(_ROUNDS)
         if not self._deadline.allows(self._estimated_s(rounds[0])):
             rounds.insert(0, "rtn")
@@ -144,7 +146,7 @@ class _Search:
         self._compare_texts()
 
     def _compare_texts(self) -> None:
-        """The last calibrated mix on one text alone, where there are several and the time allows
+        """Calibrates the last mix on one text alone, if there are several and the time allows
         it."""
         measured = {one.name for one in self._found.measurements}
         calibrated = [
@@ -180,12 +182,14 @@ class _Search:
         return recipes
 
     def _named(self, recipe: Recipe) -> Recipe:
-        """With a name that no other candidate has: mixes may read the same number of bits."""
+        """Gives the recipe a name that no other candidate has: mixes may read the same number of
+        bits."""
         number = sum(name.startswith(recipe.name) for name in self._made)
         return replace(recipe, name=f"{recipe.name}-{number + 1}") if number else recipe
 
     def _is_worth(self, method: str, mix: Mix, name: str) -> bool:
-        """Whether to make it; where not, and it is no other's twin, a note says why."""
+        """Returns whether to make the mix. If not, a note says why, unless it is the twin of
+        another mix."""
         words = mix_words(mix)
         if (method, words) in self._tried:
             return False
@@ -203,7 +207,7 @@ class _Search:
         return True
 
     def _tables(self) -> str:
-        """The output layer too, where it is a large part of what a step reads."""
+        """Includes the output layer if it is a large part of what a step reads."""
         spec = self._setup.source.spec
         if output_share(spec) < MIN_OUTPUT_SHARE:
             return ""
@@ -211,7 +215,7 @@ class _Search:
         return f"-{OUTPUT}-{OUTPUT_FORMAT}{tied}"
 
     def _table_bytes(self) -> float:
-        """Bytes of a candidate's file that are the table of embeddings."""
+        """Returns the bytes of the embedding in a candidate's file."""
         spec = self._setup.source.spec
         table = 2 * spec.vocab_size * spec.hidden_size
         return table / 2 if self._tables() else table
@@ -228,7 +232,8 @@ class _Search:
         self._seconds[method] = (time.perf_counter() - began) / len(recipes)
 
     def _mixes(self) -> Mixes | None:
-        """The frontiers of what parts lose; None where the time does not allow to measure it."""
+        """Returns the frontiers of the parts' losses; None if the time does not allow measuring
+        them."""
         source = self._setup.source
         spec = source.spec
         probes = [(part, own) for part in search_parts(spec) for own in probed_specs(part, spec)]
@@ -262,8 +267,8 @@ class _Search:
         return Mixes(by_cost=frontier(ladders, "cost"), by_bytes=frontier(ladders, "read_bytes"))
 
     def _fine_cost(self) -> float:
-        """Time of a decode step with inputs of two codes over that with one, in the first
-        formats."""
+        """Returns the time of a decode step with inputs of two codes over that with one, in the
+        first formats."""
         rates = [
             one.decode_tokens_per_s
             for recipe in self._first()[:2]
@@ -273,7 +278,7 @@ class _Search:
         return max(rates[0] / rates[1], 1.0) if len(rates) == 2 else 1.0
 
     def _probe(self, part: Part, spec: WeightSpec) -> Recipe:
-        """The part alone in that format, rounded to nearest."""
+        """Returns a recipe that rounds only this part to nearest, in that format."""
         rung = Rung(spec=spec, loss=0.0, read_bytes=0.0, cost=0.0)
         alone = Mix(loss=0.0, read_bytes=0.0, cost=0.0, rungs=((part, rung),))
         recipe = mix_recipe(alone, self._setup.source, "rtn")
@@ -290,7 +295,7 @@ class _Search:
                 self._gains["awq-gptq"] = expected * self._gains["gptq"]
 
     def _estimated_s(self, method: str) -> float:
-        """Seconds that the last one by that method took, else an estimate by arithmetic."""
+        """Returns the seconds that the last mix by that method took, else a computed estimate."""
         if method in self._seconds:
             return self._seconds[method]
         windows = self._setup.calibration
@@ -303,7 +308,8 @@ class _Search:
 
 
 def _calibration_flops(spec: ModelSpec) -> float:
-    """Operations for a token: passes through the layers, and the inputs' squares."""
+    """Returns the operations per token: passes through the layers, and the products for
+    Hessians."""
     squares = sum(
         spec.linear_shapes(layer)[role][1] ** 2
         for role, layer in linear_places(spec)

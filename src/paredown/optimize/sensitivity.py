@@ -1,9 +1,9 @@
-"""Sensitivity: what quantizing one part of a model costs (docs/methods/sensitivity.md).
+"""Sensitivity: the cost of quantizing one part of a model (docs/methods/sensitivity.md).
 
-Two figures for every part, both from the model's predictions on a text, as a KL divergence to the
-model as it is: the part quantized alone, and everything quantized except the part (leave one out).
-Parts are layers or modules whose weights are rounded, or points of the decoder where activations
-are (softmax input, sums of the residual stream, ...).
+Every part has two figures, both KL divergences to the unchanged model, from predictions on a text:
+with only that part quantized, and with everything quantized except it (leave one out). Parts are
+layers or modules, whose weights are rounded, or points of the decoder, where activations are
+(softmax input, sums of the residual stream, ...).
 """
 
 import math
@@ -30,10 +30,10 @@ from paredown.progress import OnCount
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
 
-# Windows of a sensitivity run: short ones cost less, and attention is seen well enough in them.
+# The window length of a sensitivity run: short windows cost less and show attention well enough.
 WINDOW_TOKENS = 512
 
-# What the points are in words.
+# The points in words.
 POINT_NAMES = {
     "embedding": "embedding sum",
     "attention_input": "attention input",
@@ -56,8 +56,8 @@ POINT_NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """One part's figures. `alone`: it is quantized and nothing else; `all_but`: everything is
-    quantized and it is not. `num_weights` is 0 for points and for keys and values (kv)."""
+    """The figures of one part. `alone` is with only it quantized, `all_but` with everything else.
+    `num_weights` is 0 for points and for keys and values (kv)."""
 
     kind: PartKind | Literal["point", "kv"]
     name: str
@@ -68,7 +68,7 @@ class Sensitivity:
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityTable:
-    """`everything` is the model with all parts quantized, `what` to which grid."""
+    """`everything` is for the model with all parts quantized; `what` names the grid."""
 
     what: str
     everything: Quality
@@ -77,7 +77,7 @@ class SensitivityTable:
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityResult:
-    """`activations` is None where points were not asked for, `kv` where keys and values were not
+    """`activations` is None if points were not asked for, `kv` if keys and values were not
     (optimize/kv_sensitivity.py)."""
 
     model: str
@@ -89,7 +89,8 @@ class SensitivityResult:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:
-        """JSON has no infinity: a perplexity too large for a float becomes null."""
+        """Returns the result as JSON. JSON has no infinity, so a perplexity too large for a float
+        becomes null."""
         return {name: _finite(value) for name, value in asdict(self).items()}
 
 
@@ -104,11 +105,11 @@ def measure_sensitivity(
     *,
     with_output: bool = False,
 ) -> SensitivityResult:
-    """Weights in `spec` by `quantizer` (one that needs no calibration), activations on `grid`; the
-    output layer too where `with_output` says so.
+    """Measures weights in `spec` by `quantizer` (one that needs no calibration), activations on
+    `grid`, and with `with_output` the output layer.
 
-    Raises UnsupportedError for a checkpoint that is compressed already or that cannot have the
-    format, CheckpointError for predictions that are no numbers.
+    Raises UnsupportedError for a checkpoint that is already compressed or cannot have the format,
+    CheckpointError for predictions that are not numbers.
     """
     require_floats(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
@@ -162,8 +163,8 @@ def quantized_weights(
     quantizer: Quantizer,
     scale_dtype: ScaleDType,
 ) -> dict[str, Tensor]:
-    """The values of the parts' linear layers after rounding, by their names in the decoder. Raises
-    UnsupportedError, naming the module, when the groups do not fit."""
+    """Returns the values of the parts' linear layers after rounding, by their names in the
+    decoder. Raises UnsupportedError, with the module's name, if the groups do not fit."""
     target = LayerTarget(spec=spec, scale_dtype=scale_dtype)
     return {
         name: quantized_weight(own_weight(decoder, name), name, quantizer, target)
@@ -175,21 +176,22 @@ def quantized_weights(
 def quantized_weight(
     weight_OI: Tensor, name: str, quantizer: Quantizer, target: LayerTarget
 ) -> Tensor:
-    """One linear layer's values after rounding; `name` is for the errors."""
+    """Returns one linear layer's values after rounding; `name` is for errors."""
     with naming(name):
         group_columns(target.spec, weight_OI.shape[1])
         return quantizer.quantize(weight_OI, target, None).values()
 
 
 def recovered(row: Sensitivity, table: SensitivityTable) -> float:
-    """KL divergence that goes away when the part is left as it is; noise may put it below zero."""
+    """Returns the KL divergence that leaving the part unquantized removes; noise may make it
+    negative."""
     assert table.everything.kl_divergence is not None
     assert row.all_but.kl_divergence is not None
     return table.everything.kl_divergence - row.all_but.kl_divergence
 
 
 def parse_format(name: str) -> WeightSpec:
-    """A quantized format by its name. Raises ConfigError."""
+    """Returns a quantized format by its name. Raises ConfigError."""
     if name not in FORMATS or not FORMATS[name].is_quantized:
         known = ", ".join(one for one, spec in FORMATS.items() if spec.is_quantized)
         raise ConfigError(
@@ -199,7 +201,7 @@ def parse_format(name: str) -> WeightSpec:
 
 
 def parse_kinds(text: str) -> tuple[PartKind, ...]:
-    """'layer,role' to kinds of parts. Raises ConfigError."""
+    """Parses 'layer,role' into kinds of parts. Raises ConfigError."""
     names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in PART_KINDS]
     if unknown or not names:
@@ -212,8 +214,8 @@ def parse_kinds(text: str) -> tuple[PartKind, ...]:
 
 
 def point_variants(spec: ModelSpec, grid: ActivationGrid) -> list[Variant]:
-    """All points rounded; then, of each point, it alone and all the others. A point of the layers
-    is rounded in all of them."""
+    """Returns a variant with all points rounded, then for each point one with it alone and one
+    with all others. A point of the layers is rounded in all of them."""
     taps = {point: _point_taps(spec, point, grid) for point in points()}
     variants = [Variant(taps=_merged(taps.values()))]
     for point in taps:
@@ -223,17 +225,17 @@ def point_variants(spec: ModelSpec, grid: ActivationGrid) -> list[Variant]:
 
 
 def points() -> tuple[str, ...]:
-    """In the order in which a token passes them."""
+    """Returns the points in the order in which a token passes them."""
     return (MODEL_POINTS[0], *LAYER_POINTS, *MODEL_POINTS[1:])
 
 
 def weight_name(layer: int | None, role: str) -> str:
-    """In the decoder's state."""
+    """Returns the name in the decoder's state."""
     return OUTPUT if layer is None else f"layers.{layer}.{role}.weight"
 
 
 def own_weight(decoder: Decoder, name: str) -> Tensor:
-    """The values of that name; those of a tied output layer are the embedding's."""
+    """Returns the values of that name; a tied output layer has the embedding's."""
     is_tied = name == OUTPUT and decoder.spec.output.is_tied
     return decoder.get_parameter("embedding.weight" if is_tied else name).data
 
@@ -243,7 +245,7 @@ def part_names(part: Part) -> set[str]:
 
 
 def scale_dtype_of(checkpoint: Checkpoint) -> ScaleDType:
-    """The dtype of the checkpoint's floats, as compress/ stores scales."""
+    """Returns the dtype of the checkpoint's floats, in which compress/ stores scales."""
     dtype = checkpoint.linear("o", 0).spec.dtype
     assert dtype in ("fp32", "bf16", "fp16"), dtype
     return dtype

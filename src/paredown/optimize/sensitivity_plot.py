@@ -1,5 +1,5 @@
-"""The picture of a sensitivity table: for every part a bar for what it costs alone, and a dot for
-what leaving it out of everything quantized gives back. And the folder of a report."""
+"""Draws a sensitivity table and writes the report's folder. Every part has a bar for its cost
+alone, and a dot for the gain from leaving it out when everything is quantized."""
 
 import io
 import json
@@ -34,7 +34,8 @@ _LEAST_KL = 1e-7
 
 
 def draw_sensitivity(result: SensitivityResult, *, dark: bool) -> bytes:
-    """A PNG with a panel for the weights and, where they were measured, one for activations."""
+    """Returns a PNG with a panel for the weights and, if they were measured, one for
+    activations."""
     theme = DARK if dark else LIGHT
     tables = [("weights", result.weights)]
     if result.activations is not None:
@@ -93,7 +94,7 @@ def _draw_panel(panel: Any, name: str, table: SensitivityTable, theme: Theme) ->
 
 
 def _by_kind(rows: Sequence[Sensitivity]) -> list[Sensitivity | None]:
-    """An empty place between parts of different kinds."""
+    """Inserts an empty row between parts of different kinds."""
     spaced: list[Sensitivity | None] = []
     for row in rows:
         if spaced and spaced[-1] is not None and spaced[-1].kind != row.kind:
@@ -120,14 +121,14 @@ def _legend(figure: Any, theme: Theme) -> None:
 
 
 def check_report(folder: Path) -> None:
-    """Before the long work. Raises OutputError when the folder exists or cannot be made,
-    UnsupportedError when nothing can be drawn."""
+    """Checks the folder before the long work. Raises OutputError if it exists or cannot be made,
+    UnsupportedError if nothing can be drawn."""
     check_output_folder(folder)
     require_matplotlib("leave out --report")
 
 
 def write_report(result: SensitivityResult, folder: Path) -> None:
-    """`sensitivity.png`, the same for dark pages, and `sensitivity.json`."""
+    """Writes `sensitivity.png`, a dark version of it, and `sensitivity.json`."""
     light, dark = draw_sensitivity(result, dark=False), draw_sensitivity(result, dark=True)
     with output_folder(folder) as partial:
         (partial / "sensitivity.png").write_bytes(light)

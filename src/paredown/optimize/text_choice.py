@@ -1,4 +1,4 @@
-"""How much the choice of the calibration text matters: a candidate once more, calibrated on the
+"""Shows how much the choice of calibration text matters: calibrates a candidate again, on the
 first of its texts alone."""
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from paredown.progress import OnProgress
 
 @dataclass(frozen=True, kw_only=True)
 class TextChoice:
-    """What `candidate` loses, by the text that it was calibrated on."""
+    """The losses of `candidate`, by the text that it was calibrated on."""
 
     candidate: str
     kl_by_text: dict[str, float]
@@ -33,7 +33,8 @@ def compare_texts(
     alone: Calibration,
     on_progress: OnProgress,
 ) -> TextChoice | None:
-    """Adds the candidate `name` calibrated on `alone` to `found`; None where it cannot be made."""
+    """Adds the candidate `name`, calibrated on `alone`, to `found`; returns None if it cannot be
+    made."""
     assert setup.calibration is not None
     twin = replace(found.recipes[name], name=f"{name}-one-text")
     measure_candidates(replace(setup, calibration=alone), [twin], found, on_progress)

@@ -1,4 +1,4 @@
-"""A recipe file with the widths that lose least under a budget
+"""Writes a recipe file with the widths that lose least under a budget
 (docs/methods/mixed_precision.md)."""
 
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ DEFAULT_TOKENS = 2048
 @dataclass(frozen=True, kw_only=True)
 class MixedConfig:
     """`average_bits`  the budget: bits of codes per weight of the linear layers
-    `max_bytes`     the budget in its place: bytes of the linear layers, scales and zero points
-                    counted
+    `max_bytes`     another form of the budget: bytes of the linear layers, including scales and
+                    zero points
     `group_size`    32, 64 or 128
-    `method`        that the recipe names; losses are those of rounding to nearest
-    `with_output`   the output layer too; it is left in floats otherwise
+    `method`        the method that the recipe names; losses are those of rounding to nearest
+    `with_output`   whether to include the output layer; otherwise it stays in floats
     `text`          a UTF-8 file to predict; None takes the validation split of the classic books
                     under $PAREDOWN_DATA, else a text that the model samples
-    `num_tokens`    how many tokens of it are predicted
+    `num_tokens`    how many of its tokens are predicted
     """
 
     average_bits: float = DEFAULT_BITS
@@ -53,12 +53,12 @@ def write_mixed_recipe(
     config: MixedConfig,
     on_progress: OnCount | None = None,
 ) -> Assignment:
-    """Measures each linear layer's loss at 2 to 8 bits and writes the widths with the least sum of
-    losses under the budget to the recipe file `output`.
+    """Measures each linear layer's loss at 2 to 8 bits, and writes the widths with the least total
+    loss under the budget to the recipe file `output`.
 
-    Raises ConfigError for a name that does not end in .yaml, groups that no format has, a method
-    that makes no such format, and a budget that nothing fits; OutputError for a file that exists;
-    UnsupportedError for a model that is compressed already or cannot have such groups.
+    Raises ConfigError for a name that does not end in .yaml, a group size or method without such a
+    format, and a budget that nothing fits. Raises OutputError for a file that exists, and
+    UnsupportedError for a model that is already compressed or cannot have such groups.
     """
     _check_output(output)
     specs, quantizer = formats_of_widths(config.group_size), QUANTIZERS[config.method]()

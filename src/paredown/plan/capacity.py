@@ -1,4 +1,4 @@
-"""How much one machine can take, and how many of them a load needs, by simulation."""
+"""Finds by simulation how much load one machine can take, and how many machines a load needs."""
 
 from dataclasses import dataclass, replace
 
@@ -15,15 +15,15 @@ from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
-# A queue that only grows shows within this many times the latency asked for.
+# A queue that keeps growing shows within this many times the allowed latency.
 _LATENCIES = 10
 _MIN_REQUESTS, _MAX_REQUESTS = 600, 8_000
 _WARMUP_SHARE = 0.1
-# Rates are found to this share.
+# The relative precision of the rates found.
 _PRECISION = 0.04
-# At such a rate each request is as good as alone.
+# At this rate requests hardly ever overlap.
 LONE_REQUESTS_PER_S = MIN_REQUESTS_PER_S
-# So many machines of a larger fleet are simulated, with their share of the load.
+# Of a larger fleet only this many machines are simulated, with their share of the load.
 _MAX_SIMULATED = 4
 
 
@@ -39,7 +39,7 @@ class Setup:
 
     @property
     def num_pages(self) -> int:
-        """Raises CapacityError."""
+        """The pages of a machine. Raises CapacityError."""
         return self.machine.num_pages(
             self.spec,
             self.formats,
@@ -53,7 +53,8 @@ class Setup:
         return min(self.spec.max_positions, self.num_pages * PAGE_SIZE)
 
     def fleet(self, num_replicas: int, demand: Demand) -> Fleet:
-        """Queues have no limit: one that is too long shows in the latencies."""
+        """Returns such machines. Queues have no limit: one that is too long shows in the
+        latencies."""
         return Fleet(
             num_pages=self.num_pages,
             max_positions=self.spec.max_positions,
@@ -70,8 +71,8 @@ class Setup:
 
 
 def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
-    """What a machine could compute if latency were no matter: a full batch all the time, and all
-    that prompts share kept. Raises CapacityError."""
+    """Returns the rate of a machine without any latency limit: the batch is always full, and
+    shared prefixes are always cached. Raises CapacityError."""
     prompt, output = demand.mean_tokens(setup.max_tokens)
     context, new = prompt + output / 2, prompt * demand.new_share
     num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (new + output)), 1)
@@ -90,7 +91,7 @@ def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
             windowed_kv_tokens_read=windowed,
         )
     )
-    # A prompt goes along with decodes, so of the time of its step only what it adds is its own.
+    # A prompt shares its steps with decodes, so only the added time counts as its own.
     alone_s = cost.step_s(prefill_load(1, 0, windows))
     num_new = max(round(new), 1)
     prompt_s = cost.step_s(prefill_load(num_new, round(prompt) - num_new, windows)) - alone_s
@@ -100,8 +101,8 @@ def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
 def run_machines(
     setup: Setup, demand: Demand, num_machines: int, *, as_traced: bool = True
 ) -> Simulation:
-    """The whole load on so many machines, or a few of them with their share of it; stopped where it
-    cannot keep the limits any more."""
+    """Simulates the whole load on `num_machines` machines, or a few of them with their share. It
+    stops once the limits cannot be met any more."""
     simulated = min(num_machines, _MAX_SIMULATED)
     rate = demand.computed_per_s * simulated / num_machines
     longest_s = max(
@@ -120,17 +121,17 @@ def run_machines(
 
 
 def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
-    """Requests per second that one machine computes within the latencies asked for, if that is more
-    than `at_least`; else 0. Raises CapacityError where the model does not fit."""
+    """Returns the requests per second that one machine serves within the latency limits, or 0 if
+    that is not more than `at_least`. Raises CapacityError if the model does not fit."""
     highest = 1.2 * saturated_requests_per_s(setup, demand)
     lowest = at_least if at_least else max(highest / 200, LONE_REQUESTS_PER_S)
-    # Whoever is late alone is late in every load, and of a load that takes long to tell.
+    # A request that is late alone is late in every load; a heavy load takes long to show it.
     if not at_least and not _keeps(setup, demand, LONE_REQUESTS_PER_S):
         return 0.0
     if lowest >= highest or not _keeps(setup, demand, lowest):
         return 0.0
     while highest > lowest * (1 + _PRECISION):
-        # Most machines stand between half of what saturates them and all of it.
+        # Most machines can take between half and all of the load that saturates them.
         middle = max((lowest * highest) ** 0.5, 0.5 * highest)
         if _keeps(setup, demand, middle):
             lowest = middle
@@ -140,8 +141,8 @@ def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
 
 
 def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int, Simulation] | None:
-    """The fewest machines behind the router that keep the latencies, and how they do, from what one
-    of them takes alone. None where even `MAX_REPLICAS` of them do not."""
+    """Returns the fewest machines behind the router that meet the latency limits, and their
+    simulation, from the load that one machine takes. Returns None if `MAX_REPLICAS` are too few."""
     estimate = max(round(demand.computed_per_s / per_machine), 1)
     too_few, enough = 0, None
     number = estimate
@@ -154,7 +155,7 @@ def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int,
         else:
             too_few, number = number, max(number + 1, round(1.15 * number))
     while enough[0] - too_few > max(1, enough[0] // 100):
-        # Several behind one router take more than each alone, but seldom much more.
+        # Several machines behind one router take more than each alone, but seldom much more.
         middle = max((too_few + enough[0]) // 2, enough[0] * 4 // 5)
         found = run_machines(setup, demand, min(middle, enough[0] - 1))
         if found.meets(demand.limits):
@@ -165,8 +166,8 @@ def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int,
 
 
 def run_alone(setup: Setup, demand: Demand, requests_per_s: float) -> Simulation:
-    """So many requests on one machine, as a trace has them where it says what they share: without
-    their prefixes it would be another load."""
+    """Simulates that rate on one machine. Where the trace has prefixes it is replayed: without
+    them the load would be another."""
     alone = replace(demand, requests_per_s=requests_per_s, hit_rate=0.0)
     return run_machines(setup, alone, 1, as_traced=demand.shares_prefixes)
 

@@ -1,4 +1,4 @@
-"""Demand: the load that machines are planned for, and how long an answer may take."""
+"""Demand: the load that machines are planned for, and the limits on latency."""
 
 import random
 from dataclasses import dataclass
@@ -16,18 +16,19 @@ from paredown.plan.workload import (
     check_rate,
 )
 
-# Of requests that may be longer than the context: those that are late by definition.
+# The tolerated share of requests longer than the context, which count as late.
 _MAX_TOO_LONG = 0.05
 _NUM_DRAWN = 2000
-# Requests of a trace that are simulated at most; the prompts of Mooncake have 750 pages each.
+# The most requests of a trace that are simulated; Mooncake's prompts have 750 pages each.
 _MAX_TRACE_REQUESTS = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """`requests_per_s` come to the response cache, which answers `hit_rate` of them. `trace`, where
-    given, says when they come and what they share; else they come at random, `burstiness` being the
-    standard deviation of the time between them over its mean. Raises ConfigError."""
+    """`requests_per_s` arrive at the response cache, which answers `hit_rate` of them. `trace`, if
+    given, determines when they arrive and which prefixes they share. Otherwise they arrive at
+    random; `burstiness` is the standard deviation of the time between them over its mean. Raises
+    ConfigError."""
 
     requests_per_s: float
     lengths: LengthSource
@@ -44,11 +45,11 @@ class Demand:
 
     @property
     def computed_per_s(self) -> float:
-        """Requests that reach a machine."""
+        """The requests per second that reach a machine."""
         return self.requests_per_s * (1 - self.hit_rate)
 
     def random_workload(self, requests_per_s: float, num_requests: int) -> Workload:
-        """The same lengths at another rate, without the trace's times."""
+        """Returns requests of the same lengths at another rate, without the trace's times."""
         return RandomWorkload(
             requests_per_s=requests_per_s,
             num_requests=num_requests,
@@ -58,7 +59,7 @@ class Demand:
         )
 
     def workload(self, requests_per_s: float, num_requests: int) -> Workload:
-        """What reaches machines, at another rate."""
+        """Returns the requests that reach machines, at another rate."""
         if self.trace is None:
             return self.random_workload(requests_per_s, num_requests)
         part = self.trace.first(min(num_requests, _MAX_TRACE_REQUESTS)).at_rate(requests_per_s)
@@ -66,17 +67,17 @@ class Demand:
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether it is known what prompts have in common."""
+        """Whether the shared prefixes of prompts are known."""
         return self.trace is not None and self.trace.shares_prefixes
 
     @property
     def new_share(self) -> float:
-        """The share of the tokens of prompts that even an endless prefix cache does not have."""
+        """The share of prompt tokens that even an unlimited prefix cache would miss."""
         return 1.0 if self.trace is None else self.trace.first(_MAX_TRACE_REQUESTS).new_share
 
     def mean_tokens(self, max_tokens: int) -> tuple[float, float]:
-        """The mean tokens of a prompt and of an answer, prompt and answer together cut to
-        `max_tokens`. Raises CapacityError where too many prompts are longer."""
+        """Returns the mean tokens of a prompt and of an answer, both together cut to `max_tokens`.
+        Raises CapacityError if too many prompts are longer."""
         rng = random.Random(self.seed)
         drawn = [self.lengths.draw(rng) for _ in range(_NUM_DRAWN)]
         fitting = [(prompt, output) for prompt, output in drawn if prompt < max_tokens]

@@ -1,4 +1,4 @@
-"""Lengths: how long prompts and answers are, drawn or given."""
+"""Lengths: the lengths of prompts and answers, random or fixed."""
 
 import math
 import random
@@ -13,9 +13,9 @@ MAX_TOKENS = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """Numbers of tokens: `low` and `high` are the same for a fixed number, the ends of a range of
-    equally likely ones, or, with a `mean`, where a log-normal distribution of that mean and a
-    standard deviation of `variation` means is cut off."""
+    """A distribution of token counts. Without a `mean`, lengths are uniform from `low` to `high`,
+    which are equal for a fixed length. With a `mean` they are log-normal with a standard deviation
+    of `variation` means, cut off at `low` and `high`."""
 
     low: int
     high: int
@@ -33,7 +33,7 @@ class Lengths:
 
     @property
     def expected(self) -> float:
-        """Before a log-normal one is cut off."""
+        """The mean, for a log-normal distribution before it is cut off."""
         return (self.low + self.high) / 2 if self.mean is None else self.mean
 
     @property
@@ -44,9 +44,9 @@ class Lengths:
 
 
 def parse_lengths(text: str, *, limit: int = MAX_TOKENS) -> Lengths:
-    """'512' always, '100-900' equally likely, '~512' log-normal with that mean. None is longer than
-    `limit`. Raises ConfigError."""
-    match = re.fullmatch(r"(~?)([0-9]+)(?:-([0-9]+))?", text.strip())
+    """Parses '512' (fixed), '100-900' (uniform) or '~512' (log-normal with that mean). No length
+    exceeds `limit`. Raises ConfigError."""
+    match = re.fullmatch(r"(~?)([0-9]{1,12})(?:-([0-9]{1,12}))?", text.strip())
     if match is not None and not (match[1] and match[3]):
         low = int(match[2])
         high = int(match[3] or low)

@@ -1,4 +1,4 @@
-"""PlannedMachine: what a plan counts with: how fast steps are, how many pages there is room for."""
+"""PlannedMachine: the machine of a plan, with its step times and its room for pages."""
 
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from paredown.units import format_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Speedup:
-    """So many times as fast, or as large, as the machine is."""
+    """Factors by which properties of the machine are faster or larger."""
 
     bandwidth: float = 1.0
     arithmetic: float = 1.0
@@ -25,8 +25,8 @@ class Speedup:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMachine:
-    """A machine, as it is or faster. Where its steps were measured they get faster as a whole; by
-    its roofs, each of them can."""
+    """A machine, with a speedup if there is one. Where its steps were measured they speed up as a
+    whole; where only its roofs are known, each of them can."""
 
     profile: MachineProfile
     speedup: Speedup = Speedup()
@@ -36,7 +36,7 @@ class PlannedMachine:
         return self.profile.key
 
     def can_be_faster(self, formats: ModelFormats) -> tuple[str, ...]:
-        """Fields of Speedup."""
+        """Returns the fields of Speedup that apply."""
         if self.profile.knows(formats):
             return ("memory", "everything")
         return ("bandwidth", "arithmetic", "memory", "everything")
@@ -53,15 +53,15 @@ class PlannedMachine:
     def num_pages(
         self, spec: ModelSpec, formats: ModelFormats, *, max_running: int, max_step_tokens: int
     ) -> int:
-        """Pages beside the weights and what a step works in. Raises CapacityError, with the bytes
-        that are missing, where one full context has no room."""
+        """Returns the pages that fit beside the weights and the working memory. Raises
+        CapacityError, with the missing bytes, if one full context does not fit."""
         memory = model_memory(
             spec, formats, batch=max_running, context=1, step_tokens=max_step_tokens
         )
         fixed = memory.total - memory.kv
         page_bytes = KVSpec(num_pages=1, dtype=formats.kv_dtype).page_bytes(spec)
         available = int(self.profile.roofs.memory_bytes * self.speedup.memory * MEMORY_SHARE)
-        # The least that is of any use: one prompt of a page, and its answer.
+        # The useful minimum: one prompt of a page, and its answer.
         needed = fixed + 2 * page_bytes
         if available < needed:
             raise CapacityError(
@@ -73,7 +73,7 @@ class PlannedMachine:
                 f"{format_bytes(available)}: {format_bytes(needed - available)} too much",
                 remedy="Use a machine with more memory, a smaller format or a smaller model.",
             )
-        # More than every running request's whole context is never held.
+        # No more than the whole context of every running request is ever held.
         most = max_running * -(-spec.max_positions // PAGE_SIZE)
         return min((available - fixed) // page_bytes, most)
 

@@ -1,8 +1,8 @@
-"""PredictedLoad: what the cost model says of a load that `paredown bench` measures.
+"""Predicts by the cost model a load that `paredown bench` measures.
 
-Latencies are simulated with the engine's own scheduler. MBU and MFU are of the time in the
-executor, as where they are measured: the same bytes and arithmetic over the predicted time, held
-against the bandwidth and the peak that the fit knows.
+Latencies are simulated with the engine's own scheduler. MBU and MFU refer to the time in the
+executor, as in the measurement: the same bytes and operations over the predicted time, relative to
+the fit's bandwidth and peak.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """Predicted over measured."""
+        """The predicted over the measured value."""
         return self.predicted / self.measured
 
 
@@ -56,7 +56,8 @@ class _Together:
 
 
 def compare_alone(cost: PredictedStep, trial: Trial, measured: Measurement) -> list[Compared]:
-    """One sequence on the executor: MBU of decoding, MFU of a prompt (evaluate/speed/speed.py)."""
+    """Compares one sequence on the executor: MBU of decoding, MFU of a prompt
+    (evaluate/speed/speed.py)."""
     assert measured.mbu is not None, "speed was not measured"
     assert measured.mfu is not None, "speed was not measured"
     alone, spec, fit = replace(cost, with_engine=False), cost.spec, cost.fit
@@ -74,8 +75,8 @@ def compare_alone(cost: PredictedStep, trial: Trial, measured: Measurement) -> l
 def compare_cell(
     cost: PredictedStep, fleet: Fleet, cell: Cell, result: LoadResult
 ) -> list[Compared]:
-    """A batch through the engine. Figures that were not measured (one token has no TPOT) are left
-    out."""
+    """Compares a batch through the engine. Figures that were not measured (one token has no TPOT)
+    are left out."""
     measured = result.summary
     workload = _Together(
         arrivals=together(cell.batch, cell.num_input_tokens, cell.num_output_tokens)

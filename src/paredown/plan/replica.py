@@ -1,5 +1,4 @@
-"""Replica: one simulated machine: the engine's scheduler, and steps that take the time the cost
-model says."""
+"""Replica: one simulated machine, with the engine's scheduler and steps timed by the cost model."""
 
 import math
 from collections.abc import Callable
@@ -15,10 +14,11 @@ OnFinish = Callable[[CountedRequest], None]
 
 
 class Replica:
-    """Computes steps back to back while it has work, as the engine's thread does: what comes during
-    a step is looked at when the next one begins. Where steps are equal it takes many at once.
+    """Computes steps back to back while it has work, as the engine's thread does. Requests that
+    arrive during a step are seen when the next one begins. Runs of equal steps are computed at
+    once.
 
-    `next_s` is when what is under way ends; infinite while there is nothing to do.
+    `next_s` is when the current work ends, or infinity while idle.
     """
 
     def __init__(
@@ -45,12 +45,14 @@ class Replica:
         self.busy_s = 0.0
         self.num_steps = self.num_step_tokens = 0
         self._plan: StepPlan | None = None
-        # What is under way: equal steps from `_start_s` on, each `_rise_s` longer than the last.
+        # The current work: equal steps from `_start_s` on, each `_rise_s` longer than the one
+        # before.
         self._start_s = self._first_s = self._rise_s = 0.0
         self._num_steps = 1
 
     def submit(self, request: CountedRequest, now_s: float) -> None:
-        """Raises RequestError, CapacityError or QueueFullError, as the engine would."""
+        """Submits a request. Raises RequestError, CapacityError or QueueFullError, as the engine
+        would."""
         self.scheduler.submit(request)
         if self._plan is None:
             self.next_s = now_s
@@ -58,7 +60,7 @@ class Replica:
             self._end_early(now_s)
 
     def wake(self) -> None:
-        """To be called at `next_s`, which becomes later."""
+        """Advances the machine. It must be called at `next_s`, which then moves on."""
         now_s = self.next_s
         if self._plan is not None:
             self._end(self._plan, now_s)
@@ -81,8 +83,8 @@ class Replica:
         self.next_s = now_s + self._seconds(self._num_steps)
 
     def _end(self, plan: StepPlan, now_s: float) -> None:
-        """Ends a step as the engine does: all chunks are noted, then tokens are added in their
-        order."""
+        """Ends a step as the engine does: all chunks are recorded first, then tokens are added in
+        their order."""
         scheduler, num_steps = self.scheduler, self._num_steps
         self.busy_s += now_s - self._start_s
         self.num_steps += num_steps
@@ -109,7 +111,8 @@ class Replica:
         self._on_finish(request)
 
     def _end_early(self, now_s: float) -> None:
-        """After the step that is under way: the root of `_seconds`, and what rounding did to it."""
+        """Shortens the run of equal steps so that it ends with the step in progress. The number of
+        steps is the root of `_seconds`, corrected for rounding."""
         elapsed_s, rise_s = now_s - self._start_s, self._rise_s
         slope_s = self._first_s - rise_s / 2
         root_s = math.sqrt(max(slope_s * slope_s + 2 * rise_s * elapsed_s, 0.0))

@@ -1,7 +1,7 @@
-"""ResponseCache: answers kept in front of the machines, for those who ask the same again.
+"""ResponseCache: answers kept in front of the machines for repeated requests.
 
-Either a share of requests is taken to be answered from it, or it is simulated: an answer is kept
-from when it is finished, and the one asked for longest ago goes first when there are too many.
+Either a fixed share of requests counts as hits, or the cache is simulated. A simulated cache keeps
+an answer once it is finished, and drops the least recently used one when it is full.
 """
 
 import random
@@ -16,8 +16,8 @@ Identity = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ResponseCacheConfig:
-    """`hit_rate` of the requests are hits, whatever they ask; or `num_answers` are kept, and
-    requests of a known identity find theirs. Raises ConfigError."""
+    """Either `hit_rate` of the requests are hits, whatever they ask, or `num_answers` answers are
+    kept and requests with a known identity find theirs. Raises ConfigError."""
 
     hit_rate: float = 0.0
     num_answers: int = 0
@@ -44,7 +44,7 @@ class ResponseCache:
         self._answers: OrderedDict[Identity, None] = OrderedDict()
 
     def answers(self, asked: SimulatedRequest) -> bool:
-        """Whether the answer is here."""
+        """Returns whether the cache has the answer."""
         if self._config.hit_rate:
             return self._rng.random() < self._config.hit_rate
         identity = asked.identity
@@ -54,7 +54,7 @@ class ResponseCache:
         return True
 
     def wants(self, asked: SimulatedRequest) -> bool:
-        """Whether the answer is to be kept once it is there."""
+        """Returns whether the answer should be kept once it is finished."""
         return bool(self._config.num_answers) and asked.identity is not None
 
     def keep(self, identity: Identity) -> None:

@@ -1,4 +1,4 @@
-"""Routers: which of several machines gets the next request."""
+"""Routers: choose the machine for the next request."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -9,17 +9,18 @@ from paredown.plan.replica import Replica
 
 RouterName = Literal["round-robin", "least-loaded", "prefix-affinity"]
 ROUTER_NAMES: tuple[RouterName, ...] = get_args(RouterName)
-# The number of the machine, from the request, the machines and how many requests each one has.
+# Takes the request, the machines and the number of requests that each one has, and returns the
+# machine's number.
 Router = Callable[[CountedRequest, Sequence[Replica], list[int]], int]
 
-# A machine that has this many times as many requests as the least loaded one, and some more, is too
-# busy for its cache to be worth the wait.
+# A machine with this many times as many requests as the least loaded one, and some more, is too
+# busy: its cache is not worth the wait.
 BUSY_FACTOR = 2
 BUSY_REQUESTS = 4
 
 
 def make_router(name: RouterName) -> Router:
-    """A new one: round robin remembers whose turn it is."""
+    """Makes a new router; round robin has a state."""
     return ROUTERS[name]()
 
 
@@ -37,8 +38,9 @@ def _prefix_affinity() -> Router:
 
 
 def prefix_affinity(request: CountedRequest, replicas: Sequence[Replica], loads: list[int]) -> int:
-    """The one whose prefix cache holds most of the prompt, and of those the least loaded, unless
-    it is too busy. The cache is as it was when the machine's equal steps began."""
+    """Returns the machine whose prefix cache holds most of the prompt, and among equals the least
+    loaded one, unless it is too busy. Caches are seen as they were when the machine's current
+    equal steps began."""
     least = min(loads)
     if not request.page_contents:
         return loads.index(least)

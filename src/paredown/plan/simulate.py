@@ -1,7 +1,7 @@
-"""Simulate: a load, a response cache, a router and machines, event by event.
+"""Simulates a load, a response cache, a router and machines, event by event.
 
-Events are arrivals and the ends of what machines have under way. A machine runs on its own from
-event to event (`Replica`); the heap holds when each is next to be looked at.
+Events are arrivals and the ends of a machine's work. A machine runs by itself between events
+(`Replica`); the heap holds the time of each one's next event.
 """
 
 import math
@@ -27,9 +27,9 @@ _NUM_MOMENTS = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Equal machines, and what stands before them. `num_pages` and `max_positions` are those of
-    each; `windows` those of the model's layers, `kept` the pages that a request keeps where
-    all are. Raises ConfigError."""
+    """Equal machines, and the components in front of them. `num_pages` and `max_positions` apply
+    to each machine. `windows` are those of the model's layers. `kept` tells which pages a request
+    keeps, if it does not keep all. Raises ConfigError."""
 
     num_pages: int
     max_positions: int
@@ -58,7 +58,7 @@ class Fleet:
 
 
 class _PreemptedError(Exception):
-    """A request was preempted where that was to be told."""
+    """A request was preempted in a run that must notice it."""
 
 
 def simulate(
@@ -69,12 +69,12 @@ def simulate(
     num_warmup: int = 0,
     limits: LatencyLimits | None = None,
 ) -> Simulation:
-    """Runs the whole load to the end of its last answer; of the first `num_warmup` requests nothing
-    is counted. With `limits` it stops, and says so, once it is certain that they are not met.
+    """Runs the whole load until its last answer ends; the first `num_warmup` requests are not
+    counted. With `limits` it stops, and says so, once they certainly cannot be met.
 
-    Where no two prompts begin alike the prefix cache can serve nobody but a preempted request, so
-    it is left out first, which saves most of the time; if somebody is preempted all runs again with
-    it. The times are the same (tests/plan/test_simulate.py).
+    Where no two prompts begin alike, the prefix cache helps only a preempted request. The first
+    run leaves it out, which saves most of the time; if a request is preempted, everything runs
+    again with it. The times are the same (tests/plan/test_simulate.py).
     """
     if fleet.schedule.prefix_cache and not workload.shares_prefixes:
         plain = replace(fleet, schedule=replace(fleet.schedule, prefix_cache=False))
@@ -115,15 +115,16 @@ class _Run:
         self._loads = [0] * fleet.num_replicas
         self._router = make_router(fleet.router)
         self._cache = ResponseCache(fleet.response_cache)
-        # By the id of the request that computes it, what is to be kept of answers.
+        # The identities of answers to keep, by the id of the request that computes them.
         self._awaited: dict[int, Identity] = {}
         self._events: list[tuple[float, int]] = []
         self._result = Simulation(num_replicas=fleet.num_replicas)
-        # When the last of what was under way ended.
+        # When the last work ended.
         self._ended_s = 0.0
         self._next_moment_s = 0.0
         self._moment_s = max(workload.duration_s, 1e-9) / _NUM_MOMENTS
-        # Ends and beginnings so far, to add up how many were there for how long.
+        # Sums over the ends and starts so far, which give the time integral of the number of
+        # requests.
         self._sum_of_ends_s = self._sum_of_starts_s = 0.0
 
     def run(self, *, stop_at_preemption: bool) -> Simulation:
@@ -153,7 +154,7 @@ class _Run:
         return result
 
     def _run_until(self, time_s: float) -> None:
-        """All that ends before then."""
+        """Processes all events before that time."""
         events, replicas = self._events, self._replicas
         while events and events[0][0] < time_s:
             now_s, number = heappop(events)
@@ -165,8 +166,8 @@ class _Run:
                     heappush(events, (replica.next_s, number))
 
     def _run_to_the_end(self) -> None:
-        """What is left when nobody comes any more. That may take much longer than they came, so
-        moments become fewer as they become too many."""
+        """Runs the remaining work after the last arrival. It may take much longer than the
+        arrivals did, so moments are thinned out as they become too many."""
         moments = self._result.moments
         while self._events:
             self._take_moment()
@@ -209,7 +210,7 @@ class _Run:
             heappush(self._events, (replica.next_s, chosen))
 
     def _note(self, request: CountedRequest) -> None:
-        """A request is at its end."""
+        """Records the end of a request."""
         first_s, finish_s = request.first_token_s, request.finish_s
         assert first_s is not None
         assert finish_s is not None
@@ -234,7 +235,7 @@ class _Run:
         result.num_output_tokens += num_output_tokens
 
     def _take_moment(self) -> None:
-        """Machines as they were when what they have under way began."""
+        """Records the machines as they were when their current work began."""
         time_s = self._next_moment_s
         self._run_until(time_s)
         num_waiting = num_running = num_held = 0

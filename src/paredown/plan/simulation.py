@@ -1,4 +1,4 @@
-"""Simulation: what came of a simulated load: latencies, goodput, and how full the machines were."""
+"""Simulation: the results of a simulated load, with latencies, goodput and use of the machines."""
 
 import math
 from array import array
@@ -9,14 +9,14 @@ from typing import Any
 
 from paredown.errors import ConfigError
 
-# Of the requests, those that must keep each limit.
+# The share of requests that must meet each limit.
 MET_SHARE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyLimits:
-    """Seconds that a request may take to its end, to its first token and between two tokens; None
-    is no limit. Raises ConfigError."""
+    """Limits in seconds on a request's whole answer, its first token, and the time between two
+    tokens; None means no limit. Raises ConfigError."""
 
     e2e_s: float | None = None
     ttft_s: float | None = None
@@ -39,8 +39,8 @@ class LatencyLimits:
 
 
 class Lateness:
-    """Counts, of `num_requests`, those beyond each limit: `is_hopeless` once any has been passed by
-    more than `MET_SHARE` allows."""
+    """Counts the requests beyond each limit, of `num_requests`. It `is_hopeless` once more of them
+    exceed a limit than `MET_SHARE` allows."""
 
     def __init__(self, limits: LatencyLimits, num_requests: int) -> None:
         self._limits = tuple(
@@ -52,7 +52,7 @@ class Lateness:
         self.is_hopeless = False
 
     def note(self, *seconds: float) -> None:
-        """To the last token, to the first, between two."""
+        """Records the seconds to the last token, to the first, and between two."""
         for number, (one, limit) in enumerate(zip(seconds, self._limits, strict=True)):
             if one > limit:
                 self._num_late[number] += 1
@@ -60,13 +60,13 @@ class Lateness:
 
 
 class Distribution:
-    """A distribution of seconds; all are 0 where there are none."""
+    """A distribution of seconds; all figures are 0 if it is empty."""
 
     def __init__(self, seconds: "array[float] | list[float]") -> None:
         self.sorted_s = sorted(seconds)
 
     def quantile(self, share: float) -> float:
-        """The smallest value that so large a share of them does not exceed."""
+        """Returns the smallest value that this share of the values does not exceed."""
         if not self.sorted_s:
             return 0.0
         rank = max(-int(-share * len(self.sorted_s) // 1), 1)
@@ -86,7 +86,7 @@ class Distribution:
 
 @dataclass(slots=True)
 class Moment:
-    """All machines together; `kv_share` of all pages are held."""
+    """The state of all machines together; `kv_share` of all pages are held."""
 
     time_s: float
     num_waiting: int
@@ -96,11 +96,12 @@ class Moment:
 
 @dataclass(kw_only=True)
 class Simulation:
-    """Times of the requests that were computed to their end, in the order of their ends; those of a
-    warm-up are left out. `tpots_s` has none for answers of one token, where others have -1.
+    """The times of the requests that were computed to their end, in the order of their ends,
+    without those of the warm-up. `tpots_s` leaves out answers of one token, for which the others
+    have -1.
 
-    `num_hits` were answered by the response cache, `num_refused` found a full queue,
-    `num_too_long` can never be served. One that `is_hopeless` was stopped before its end.
+    `num_hits` requests were answered by the response cache, `num_refused` found a full queue, and
+    `num_too_long` can never be served. A simulation that `is_hopeless` was stopped early.
     """
 
     ttfts_s: "array[float]" = field(default_factory=lambda: array("d"))
@@ -118,13 +119,13 @@ class Simulation:
     num_hit_tokens: int = 0
     num_steps: int = 0
     num_step_tokens: int = 0
-    # Sum over the machines.
+    # The sum over the machines.
     busy_s: float = 0.0
     num_replicas: int = 1
     is_hopeless: bool = False
-    # From the first arrival to the end of the last answer, the warm-up included.
+    # From the first arrival to the end of the last answer, including the warm-up.
     duration_s: float = 0.0
-    # Time integral of the number of requests in the machines, the warm-up included.
+    # Time integral of the number of requests in the machines, including the warm-up.
     request_seconds: float = 0.0
 
     @cached_property
@@ -141,7 +142,7 @@ class Simulation:
 
     @property
     def utilization(self) -> float:
-        """Share of the time in which a machine computed."""
+        """The share of the time in which a machine computed."""
         return self.busy_s / (self.duration_s * self.num_replicas) if self.duration_s else 0.0
 
     @property
@@ -149,8 +150,8 @@ class Simulation:
         return self.num_hit_tokens / self.num_queried_tokens if self.num_queried_tokens else 0.0
 
     def meets(self, limits: LatencyLimits, share: float = MET_SHARE) -> bool:
-        """Whether this share of the requests that reached a machine keeps each limit. One that was
-        refused keeps none."""
+        """Returns whether this share of the requests that reached a machine meets each limit.
+        Refused requests meet none."""
         num_refused = self.num_refused + self.num_too_long
         if self.is_hopeless:
             return False
@@ -164,7 +165,7 @@ class Simulation:
         )
 
     def goodput(self, limits: LatencyLimits) -> float:
-        """Share of the requests that reached a machine and kept all limits."""
+        """Returns the share of the requests that reached a machine and met all limits."""
         e2e_s, ttft_s, tpot_s = (
             float("inf") if one is None else one
             for one in (limits.e2e_s, limits.ttft_s, limits.tpot_s)
@@ -177,7 +178,7 @@ class Simulation:
         return num_good / total if total else 1.0
 
     def summary(self, limits: LatencyLimits | None = None) -> dict[str, Any]:
-        """Everything but the single values."""
+        """Returns all figures except the single values."""
         counts = ("requests", "hits", "refused", "too_long", "preemptions", "replicas", "steps")
         return {
             "ttft": self.ttft.as_json(),

@@ -1,5 +1,4 @@
-"""A simulation as a picture: how long answers took, how many requests were there, how full the
-pages were."""
+"""Draws a simulation: the time of answers, the number of requests, and the use of pages."""
 
 import io
 from pathlib import Path
@@ -24,7 +23,8 @@ _NUM_POINTS = 400
 
 
 def write_simulation_plot(found: Simulation, limits: LatencyLimits, title: str, path: Path) -> None:
-    """A PNG. Raises UnsupportedError without matplotlib, OutputError where it cannot be written."""
+    """Writes a PNG. Raises UnsupportedError without matplotlib, OutputError if it cannot be
+    written."""
     require_matplotlib("leave --plot out")
     data = draw_simulation(found, limits, title)
     with whole_file(path) as file:
@@ -47,7 +47,7 @@ def draw_simulation(found: Simulation, limits: LatencyLimits, title: str) -> byt
 
 
 def _draw_latencies(panel: Any, found: Simulation, limits: LatencyLimits, theme: Theme) -> None:
-    """Shares of requests that took at most so long; a limit is a dotted line."""
+    """Draws the share of requests that took at most a given time; a limit is a dotted line."""
     for name, one, limit_s, colour in (
         ("to the first token", found.ttft, limits.ttft_s, ORANGE),
         ("to the last token", found.e2e, limits.e2e_s, BLUE),
@@ -76,7 +76,7 @@ def _seconds(value: float) -> str:
 
 
 def _draw_queue(panel: Any, found: Simulation, theme: Theme) -> None:
-    """All machines together."""
+    """Draws the requests and pages of all machines together."""
     times = [one.time_s for one in found.moments]
     running = [one.num_running for one in found.moments]
     waiting = [one.num_waiting for one in found.moments]
@@ -98,7 +98,7 @@ def _draw_queue(panel: Any, found: Simulation, theme: Theme) -> None:
 
 
 def _add_legend(panel: Any, lines: list[Any], theme: Theme) -> None:
-    """Above the panel, where no line is."""
+    """Adds a legend above the panel, where no line is."""
     named = [one for one in lines if not one.get_label().startswith("_")]
     panel.legend(
         named,

@@ -1,9 +1,9 @@
-"""StepTimes: seconds of simulated steps, from what a StepCost says of them.
+"""StepTimes: the seconds of simulated steps, from a StepCost.
 
-A step in which requests only decode costs more with each token of their contexts. For each number
-of requests that is a chain of straight lines here, between contexts that differ by a factor of two,
-for which the cost model is asked. Where the model is a straight line itself (bytes over a
-bandwidth, operations over a peak) nothing is lost, and n steps take a closed formula.
+The time of a decode step grows with the tokens of its contexts. For each number of requests this
+is approximated by a chain of straight lines. The cost model is evaluated at contexts that differ
+by a factor of two. Where the model itself is a straight line (bytes over a bandwidth, operations
+over a peak) the result is exact, and n steps have a closed formula.
 """
 
 from paredown.cost.step_cost import StepCost, StepLoad, chunk_kv_tokens, chunk_pairs
@@ -11,7 +11,7 @@ from paredown.engine.schedule.step_plan import Chunk
 
 
 class StepTimes:
-    """`windows`: those of the model's layers, each once."""
+    """`windows` are the distinct windows of the model's layers."""
 
     def __init__(self, cost: StepCost, windows: tuple[int, ...] = ()) -> None:
         self._cost = cost
@@ -19,9 +19,9 @@ class StepTimes:
         self._lines: dict[tuple[int, int], tuple[float, float]] = {}
 
     def decode_steps(self, num_requests: int, context: int) -> tuple[float, float, int]:
-        """A step with one token for each of so many requests, which attend to `context` tokens in
-        all: its seconds, how many more each step after it takes, and how many steps are like that,
-        it included. With a window there is no such rise to count on: one step."""
+        """Returns the seconds of a decode step, the rise with each following step, and how many
+        steps follow that line, this one included. The step has `num_requests` requests that attend
+        to `context` tokens in all. With a window there is no such line, so that is one step."""
         doubling = context.bit_length()
         line = self._lines.get((num_requests, doubling))
         if line is None:
@@ -31,7 +31,8 @@ class StepTimes:
         return base_s + token_s * context, token_s * num_requests, num_steps
 
     def step_s(self, chunks: list[Chunk], num_coasting: int, coasting_context: int) -> float:
-        """A step that computes chunks, and a token for each of `num_coasting` requests."""
+        """Returns the seconds of a step with chunks and one token for each of `num_coasting`
+        requests."""
         num_tokens = num_logits = num_coasting
         pairs = kv_tokens = coasting_context
         num_first_tokens = 0
@@ -66,8 +67,8 @@ class StepTimes:
         )
 
     def _line(self, num_requests: int, doubling: int) -> tuple[float, float]:
-        """(seconds at 0, seconds for each token) of the line from 2^(doubling - 1) tokens to
-        twice that, or from where each request has one."""
+        """Returns the line's (seconds at 0, seconds per token) from 2^(doubling - 1) tokens, or
+        from one token per request, to twice that."""
         low = max(1 << (doubling - 1), num_requests)
         high = max(1 << doubling, low + 1)
         low_s, high_s = self._decode_s(num_requests, low), self._decode_s(num_requests, high)

@@ -1,4 +1,4 @@
-"""Trace: what was asked of a public service, when, and what prefixes it shared, at any rate."""
+"""Trace: recorded requests of a real service, with times and shared prefixes, at any rate."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,14 +10,14 @@ from paredown.evaluate.load.trace_file import read_trace
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """Requests in the order in which they came, the first at 0 s."""
+    """Requests in order of arrival, the first at 0 s."""
 
     name: str
     requests: tuple[Arrival, ...]
 
     @property
     def duration_s(self) -> float:
-        """From the first request to the last."""
+        """The time from the first request to the last."""
         return self.requests[-1].at_s
 
     @property
@@ -25,8 +25,8 @@ class Trace:
         return (len(self.requests) - 1) / self.duration_s
 
     def part(self, *, start_s: float = 0.0, seconds: float | None = None) -> "Trace":
-        """The requests of a stretch of time; the first of them comes at 0 s. Raises ConfigError
-        where there are not two."""
+        """Returns the requests of a stretch of time; the first then arrives at 0 s. Raises
+        ConfigError for fewer than two."""
         end_s = float("inf") if seconds is None else start_s + seconds
         chosen = [one for one in self.requests if start_s <= one.at_s < end_s]
         if len(chosen) < 2:
@@ -39,13 +39,13 @@ class Trace:
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether it says what any prompts begin with."""
+        """Whether it records what any prompts begin with."""
         return any(one.block_ids for one in self.requests)
 
     @property
     def new_share(self) -> float:
-        """The share of the tokens of prompts in blocks that no request before had: what is left to
-        compute where nothing is ever forgotten."""
+        """The share of prompt tokens in blocks that no earlier request had: what an unlimited
+        cache still has to compute."""
         seen: set[int] = set()
         num_new = 0
         for one in self.requests:
@@ -58,7 +58,7 @@ class Trace:
         return replace(self, requests=self.requests[:num_requests])
 
     def at_rate(self, requests_per_s: float) -> "Trace":
-        """The same requests, faster or slower."""
+        """Returns the same requests, faster or slower."""
         factor = self.requests_per_s / requests_per_s
         return self._with([replace(one, at_s=one.at_s * factor) for one in self.requests])
 
@@ -69,8 +69,8 @@ class Trace:
 
 
 def open_trace(path: Path) -> Trace:
-    """Reads Azure's, Splitwise's or Mooncake's. Raises ConfigError, with the line, also where fewer
-    than two requests come or all at once."""
+    """Reads a trace of Azure, Splitwise or Mooncake. Raises ConfigError, with the line, for a bad
+    file, and where fewer than two requests arrive or all at once."""
     requests = tuple(read_trace(path))
     if not requests[-1].at_s:
         raise ConfigError(

@@ -1,10 +1,10 @@
-"""Workload: which requests come when. Each iteration gives the same ones.
+"""Workload: requests and their arrival times. Each iteration yields the same ones.
 
-Poisson    times between arrivals are exponential: nobody knows of the others
-gamma      the same mean, but a larger standard deviation (`burstiness` times the mean): arrivals
-           come in clusters
-on-off     Poisson, in bursts: for a share of the time at a higher rate, then nothing
-trace      as they came, with the prefixes that they shared
+Poisson    times between arrivals are exponential: requests are independent
+gamma      the same mean with a larger standard deviation (`burstiness` times the mean), so that
+           arrivals come in clusters
+on-off     Poisson in bursts: for a share of the time at a higher rate, then nothing
+trace      as recorded, with shared prefixes
 """
 
 import math
@@ -19,18 +19,20 @@ from paredown.plan.lengths import Lengths
 from paredown.plan.trace import Trace
 from paredown.spec.kv import PAGE_SIZE
 
-# Fewer than one in eleven days are none, and the times of several would lose their digits.
+# Below one request in eleven days the load is empty, and times would lose their digits.
 MIN_REQUESTS_PER_S, MAX_REQUESTS_PER_S = 1e-6, 1e7
 MAX_REQUESTS = 100_000_000
-# Bursts that a load must have: one alone would be all of it, and no time between two counted.
+# Below it all requests come at equal distances, as far as numbers tell.
+MIN_BURSTINESS, MAX_BURSTINESS = 1e-6, 100.0
+# The least number of bursts. With a single one the load would have no counted pause.
 _MIN_PERIODS = 2
 _PAGES_PER_BLOCK = BLOCK_TOKENS // PAGE_SIZE
 
 
 @dataclass(slots=True)
 class SimulatedRequest:
-    """`page_contents` numbers what the full pages of the prompt hold, as far as others may share
-    it. Two requests of the same `identity` ask the same."""
+    """`page_contents` identifies the contents of the prompt's full pages, as far as others may
+    share them. Two requests with the same `identity` ask the same."""
 
     time_s: float
     num_prompt_tokens: int
@@ -47,7 +49,7 @@ class Workload(Protocol):
 
     @property
     def duration_s(self) -> float:
-        """About how long they come."""
+        """The approximate time of the arrivals."""
         ...
 
     @property
@@ -66,7 +68,7 @@ class LengthSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnLengths:
-    """Prompt and answer know nothing of each other."""
+    """Draws prompt and answer independently."""
 
     prompt: Lengths
     output: Lengths
@@ -77,7 +79,7 @@ class DrawnLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceLengths:
-    """The lengths of a request of a trace, any of them."""
+    """Draws the lengths of a random request of a trace."""
 
     trace: Trace
 
@@ -87,7 +89,7 @@ class TraceLengths:
 
 
 def check_rate(requests_per_s: float) -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError for a rate out of range."""
     if not MIN_REQUESTS_PER_S <= requests_per_s <= MAX_REQUESTS_PER_S:
         raise ConfigError(
             "the load is out of range",
@@ -98,9 +100,9 @@ def check_rate(requests_per_s: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomWorkload:
-    """`burstiness`: standard deviation of the time between arrivals over its mean; 1 is Poisson.
-    `on_share` < 1 lets requests come only in the first so much of each `period_s`, at a rate that
-    gives the same in all. Raises ConfigError."""
+    """`burstiness` is the standard deviation of the time between arrivals over its mean; 1 is
+    Poisson. With `on_share` < 1 requests arrive only in the first such share of each `period_s`,
+    at a rate that gives the same mean. Raises ConfigError."""
 
     requests_per_s: float
     num_requests: int
@@ -116,7 +118,7 @@ class RandomWorkload:
         check_rate(self.requests_per_s)
         for name, value, low, high in (
             ("the number of requests", self.num_requests, 0, MAX_REQUESTS),
-            ("the burstiness", self.burstiness, 0.0, 100.0),
+            ("the burstiness", self.burstiness, MIN_BURSTINESS, MAX_BURSTINESS),
             ("the share of time with arrivals", self.on_share, 0.0, 1.0),
             ("the period of bursts in seconds", self.period_s, 0.0, 1e6),
         ):
@@ -147,8 +149,8 @@ class RandomWorkload:
             yield SimulatedRequest(next(times), num_prompt_tokens, num_output_tokens)
 
     def _times(self, rng: random.Random) -> Iterator[float]:
-        """A gamma distribution of shape 1 / burstiness^2; shape 1 is the exponential one. Time
-        without arrivals is put in between."""
+        """Draws from a gamma distribution of shape 1 / burstiness^2 (shape 1 is the exponential
+        one), then inserts the time without arrivals."""
         shape = 1 / self.burstiness**2
         scale = self.on_share / (shape * self.requests_per_s)
         on_s, off_s = self.on_share * self.period_s, (1 - self.on_share) * self.period_s
@@ -163,8 +165,8 @@ class RandomWorkload:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceWorkload:
-    """`num_rounds` times the trace, one after the other. Prompts of different rounds share nothing:
-    they stand for other users on another day."""
+    """Repeats the trace `num_rounds` times. Prompts of different rounds share nothing: they stand
+    for other users on another day."""
 
     trace: Trace
     num_rounds: int = 1
@@ -191,12 +193,12 @@ class TraceWorkload:
 
     @property
     def _round_s(self) -> float:
-        """To where the next request could have come."""
+        """The time at which the next request could have arrived."""
         return self.trace.duration_s * (1 + 1 / (len(self.trace.requests) - 1))
 
 
 def simulated_request(arrival: Arrival, time_s: float, first_block: int = 0) -> SimulatedRequest:
-    """With a number for each full page of the prompt, from those of its blocks."""
+    """Numbers each full page of the prompt, from the numbers of its blocks."""
     ids, num_pages = arrival.block_ids, arrival.num_input_tokens // PAGE_SIZE
     contents = [
         (first_block + ids[page // _PAGES_PER_BLOCK]) * _PAGES_PER_BLOCK + page % _PAGES_PER_BLOCK

@@ -35,6 +35,7 @@ async def _prepare(request: Request) -> Answer:
             param="messages",
             code="no_chat_template",
         )
+    check_num_messages(len(asked.messages), state.max_positions)
     messages = [message.plain() for message in asked.messages]
     service = state.service(asked.service(), request, params.n)
     tokenizer = state.tokenizer
@@ -56,6 +57,19 @@ async def _prepare(request: Request) -> Answer:
     except BaseException:
         admission.close()
         raise
+
+
+def check_num_messages(num_messages: int, max_positions: int) -> None:
+    """Raises HttpError for more messages than the context has tokens: each takes some, so that they
+    need not be rendered."""
+    if num_messages > max_positions:
+        raise HttpError(
+            400,
+            f"the conversation has {num_messages} messages, more than the {max_positions} tokens "
+            "of the model's context; send the last of them",
+            param="messages",
+            code="invalid_value",
+        )
 
 
 class ChatFormat:

@@ -10,6 +10,7 @@ from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.worker import UnavailableError
 from paredown.errors import ParedownError
+from paredown.models.text.confined_process import NoProcessError
 from paredown.shown import shown
 
 # What a client sent comes back in a message, so the message is cut as a whole, too.
@@ -66,7 +67,7 @@ def as_http_error(error: ParedownError) -> HttpError:
         return HttpError(400, str(error), param=error.field, code="invalid_value")
     if isinstance(error, QueueFullError):
         return HttpError(429, str(error), code="queue_full")
-    if isinstance(error, UnavailableError):
+    if isinstance(error, UnavailableError | NoProcessError):
         return HttpError(503, str(error), code="unavailable")
     return HttpError(400, str(error), code="invalid_request")
 

@@ -13,9 +13,9 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 from paredown.serve.body import SHORT_BODY_BYTES, parse_json, read_body
 from paredown.serve.budget import Budget
-from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
 from paredown.serve.pacer import Pacer
+from paredown.serve.places import address_group
 from paredown.serve.schema import MAX_MESSAGES, MAX_PROMPTS, ChatRequest, CompletionRequest, parse
 from paredown.serve.side_thread import SideThread, Wanted
 from paredown.serve.value_counts import ValueLimits
@@ -27,6 +27,8 @@ R = TypeVar("R", CompletionRequest, ChatRequest)
 MAX_JOBS = 128
 # Long bodies that are being received or parsed, of all clients together.
 MAX_BYTES = 64_000_000
+# Those of one address, which may send them as slowly as it likes.
+MAX_BYTES_OF_ADDRESS = 12_000_000
 # Log-probabilities that answers under way may come to, 12 bytes each.
 MAX_LOGPROBS = 2**24
 # A message may be two keys and two values, or have parts of as many; and itself, a list and parts.
@@ -36,13 +38,19 @@ MAX_CONTAINERS = 4 * MAX_MESSAGES
 MAX_LISTED = 300_000
 
 
+def _bodies() -> Budget:
+    return Budget(MAX_BYTES, "bytes of long bodies", MAX_BYTES_OF_ADDRESS)
+
+
 @dataclass(frozen=True)
 class Intake:
-    """Texts and bodies have a thread each: a body is parsed in a moment, a text takes longer."""
+    """Bodies, conversations and texts have a thread each: a body is parsed in a moment, the others
+    take longer."""
 
-    bodies: Budget = field(default_factory=lambda: Budget(MAX_BYTES, "bytes of long bodies"))
+    bodies: Budget = field(default_factory=_bodies)
     logprobs: Budget = field(default_factory=lambda: Budget(MAX_LOGPROBS, "log-probabilities"))
     parsing: SideThread = field(default_factory=lambda: SideThread("parsing"))
+    rendering: SideThread = field(default_factory=lambda: SideThread("rendering"))
     tokenizing: SideThread = field(default_factory=lambda: SideThread("tokenizing"))
     pacer: Pacer = field(default_factory=Pacer)
 
@@ -56,7 +64,8 @@ class Intake:
             num_containers=MAX_CONTAINERS,
             num_values=MAX_PROMPTS * max_positions + MAX_LISTED,
         )
-        with self.bodies.hold() as held:
+        address = address_group(request.client.host if request.client else "")
+        with self.bodies.hold(address) as held:
             body = await read_body(request, limits, held, self.pacer)
             if len(body) <= SHORT_BODY_BYTES:
                 return _parse(model, body)
@@ -68,12 +77,13 @@ class Intake:
         self, request: Request, tokenizer: PromptTokenizer, messages: list[dict[str, object]]
     ) -> str:
         """The text of a conversation. The template is the model's program: a thread waits for it.
-        A long conversation whose client has gone is not begun."""
-        work = asyncio.to_thread(tokenizer.render_chat, messages)
+        Long conversations have one thread, and one whose client has gone is not begun."""
         size = sum(len(str(one["content"])) + MESSAGE_CHARS for one in messages)
         if size < LONG_TEXT_CHARS:
-            return await work
-        return await run_until_disconnect(request.receive, work)
+            return await asyncio.to_thread(tokenizer.render_chat, messages)
+        return await self.rendering.run(
+            request.receive, size, lambda wanted: tokenizer.render_chat(messages)
+        )
 
     async def tokenize(
         self,

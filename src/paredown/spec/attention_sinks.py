@@ -1,12 +1,12 @@
-"""AttentionSinks: texts without end on a model that was trained on short ones (StreamingLLM)."""
+"""AttentionSinks: endless texts on a model that was trained on short ones (StreamingLLM)."""
 
 from dataclasses import dataclass
 
 from paredown.errors import ConfigError
 
-# What a request may grow to, prompt and answer together: positions are 32-bit integers.
+# The longest streamed request, prompt and answer together: positions are 32-bit integers.
 MAX_STREAMED_TOKENS = 2**30
-# The sinks are one part of the attention's sum (csrc/kernels/kernel_table.h, kChunkKeys).
+# The attention kernel handles the sinks as one chunk (csrc/kernels/kernel_table.h, kChunkKeys).
 MAX_SINK_TOKENS = 512
 
 
@@ -14,9 +14,9 @@ MAX_SINK_TOKENS = 512
 class AttentionSinks:
     """Attention sinks and a rolling window (arXiv 2309.17453, section 3.2).
 
-    A token sees the first `num_sink_tokens` tokens and the last `window` ones, itself among them.
-    Its distance to the first ones counts within that cache, not in the text, so that it is never
-    above `num_sink_tokens + window - 1`.
+    A token sees the first `num_sink_tokens` tokens and the last `window` ones, itself included.
+    Distances to the sinks are counted within the cache, not in the text, so that they never exceed
+    `num_sink_tokens + window - 1`.
     """
 
     num_sink_tokens: int = 4
@@ -38,11 +38,11 @@ class AttentionSinks:
 
     @property
     def num_kept_tokens(self) -> int:
-        """What a token sees at most."""
+        """The largest number of tokens that a token sees."""
         return self.num_sink_tokens + self.window
 
     def arithmetic(self) -> str:
-        """One line: what every token sees."""
+        """Returns one line that says what every token sees."""
         return (
             f"attention sinks: every token sees the first {self.num_sink_tokens} and the last "
             f"{self.window:,} tokens; texts have no end"

@@ -9,9 +9,12 @@ from paredown.spec.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A model, and how it is run on texts of any length: with `sinks` they and their window take
-    the place of the layers' own windows. Raises UnsupportedError for positions that are learned,
-    which cannot be turned, and ConfigError where sinks and window are more than the model knows."""
+    """A model and how it runs on texts of any length.
+
+    Where `sinks` is given, the sinks and their window replace the layers' own windows. Raises
+    UnsupportedError for learned positions, which cannot be rotated, and ConfigError where sinks
+    and window exceed the model's context.
+    """
 
     spec: ModelSpec
     sinks: AttentionSinks | None = None
@@ -35,14 +38,16 @@ class Context:
             )
 
     def layer_window(self, layer: int) -> int | None:
-        """How many tokens one sees in a layer, sinks apart; None: all before it."""
+        """Returns how many tokens a token sees in a layer, not counting sinks; None means all
+        before it."""
         if self.sinks is not None:
             return self.sinks.window
         return self.spec.layers[layer].attention.window
 
     @property
     def kept_window(self) -> int | None:
-        """Tokens whose keys and values some layer still sees, sinks apart; None: all."""
+        """The number of last tokens whose keys and values some layer still sees, without sinks;
+        None: all."""
         windows = [self.layer_window(layer) for layer in range(self.spec.num_layers)]
         sizes = [window for window in windows if window is not None]
         return max(sizes) if len(sizes) == len(windows) else None
@@ -53,13 +58,13 @@ class Context:
 
     @property
     def max_request_tokens(self) -> int:
-        """What the model takes as one text."""
+        """The longest text that the model takes."""
         return self.spec.max_positions if self.sinks is None else MAX_STREAMED_TOKENS
 
     @property
     def costed_spec(self) -> ModelSpec:
-        """The spec whose windows are what a token sees in this run, sinks among it: a step costs
-        as much with one as with the other."""
+        """The spec with the number of visible tokens, sinks included, as its windows. A step costs
+        the same with either."""
         if self.sinks is None:
             return self.spec
         return self.spec.with_window(self.sinks.num_kept_tokens)

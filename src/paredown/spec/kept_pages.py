@@ -1,4 +1,4 @@
-"""KeptPages: which pages of a request are kept while it runs."""
+"""KeptPages: which pages of a request stay in memory while it runs."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class KeptPages:
-    """The pages of the first `num_sink_tokens` tokens and those that hold one of the last `window`
-    tokens, as the next token to be computed sees them; with `window` None all of them."""
+    """Keeps the pages of the first `num_sink_tokens` tokens and of the last `window` tokens, as
+    the next token to be computed sees them. With `window` None it keeps all pages."""
 
     num_sink_tokens: int = 0
     window: int | None = None
 
     @classmethod
     def of(cls, context: Context) -> "KeptPages":
-        """A page is kept as long as one layer sees it, so all are where one layer sees all."""
+        """Builds the rule for a context. A page is kept as long as any layer sees it."""
         return cls(num_sink_tokens=context.num_sink_tokens, window=context.kept_window)
 
     @property
@@ -24,23 +24,23 @@ class KeptPages:
         return -(-self.num_sink_tokens // PAGE_SIZE)
 
     def num_released(self, num_computed_tokens: int) -> int:
-        """Pages behind those of the sinks that no later token sees."""
+        """Returns how many pages after the sinks' pages no later token sees."""
         if self.window is None:
             return 0
         first_seen = num_computed_tokens - self.window + 1
         return max(0, first_seen // PAGE_SIZE - self.num_sink_pages)
 
     def most_pages(self, num_step_tokens: int) -> int | None:
-        """The most that a request holds, however long it is, when steps compute so many of its
-        tokens; None: that depends on its length."""
+        """Returns the most pages that a request of any length holds when a step computes at most
+        `num_step_tokens` of its tokens; None where the number depends on the length."""
         if self.window is None:
             return None
         num_tokens = self.window - 1 + num_step_tokens
-        # They begin at the last place of a page at worst.
+        # In the worst case they begin at the last position of a page.
         return self.num_sink_pages + 1 + -(-(num_tokens - 1) // PAGE_SIZE)
 
     def pages_of(self, num_tokens: int, num_step_tokens: int) -> int:
-        """The most that a request of so many tokens holds."""
+        """Returns the most pages that a request of `num_tokens` tokens holds."""
         num_pages = -(-num_tokens // PAGE_SIZE)
         most = self.most_pages(num_step_tokens)
         return num_pages if most is None else min(num_pages, most)

@@ -1,4 +1,4 @@
-"""KVSpec: how keys and values are kept."""
+"""KVSpec: the format in which keys and values are kept."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Literal, get_args
 from paredown.errors import ConfigError
 from paredown.spec.model import ModelSpec
 
-# Static: with scales that were calibrated and are stored with the checkpoint, one for a layer or
-# for each of its heads. The others of less than 16 bits have a scale for each token and head.
+# Static formats use scales that were calibrated and stored with the checkpoint, one for each layer
+# or head. The other formats below 16 bits have one scale for each token and head.
 KVDType = Literal["bf16", "fp32", "int8", "int4", "fp8", "int8-static", "fp8-static"]
-# What a recipe may ask a checkpoint's servers for.
+# The formats that a recipe may ask a checkpoint's servers for.
 KVFormat = Literal["int8", "int4", "fp8", "int8-static", "fp8-static"]
 STATIC_KV_DTYPES: tuple[KVDType, ...] = ("int8-static", "fp8-static")
-# Those that any model can be run with.
+# The formats with which any model can be run.
 KV_DTYPES: tuple[KVDType, ...] = tuple(
     dtype for dtype in get_args(KVDType) if dtype not in STATIC_KV_DTYPES
 )
-# One for all layers, or one for each.
+# One format for all layers, or one for each.
 KVDTypes = KVDType | tuple[KVDType, ...]
 
 _ELEMENT_BITS: dict[KVDType, int] = {
@@ -38,7 +38,7 @@ PAGE_SIZE = 16
 
 @dataclass(frozen=True, kw_only=True)
 class KVScales:
-    """What a layer's keys and values are divided by in a static format: a finite number above 0 for
+    """The divisors of a layer's keys and values in a static format: a finite number above 0 for
     each key-value head."""
 
     keys: tuple[float, ...]
@@ -47,7 +47,7 @@ class KVScales:
 
 @dataclass(frozen=True, kw_only=True)
 class KVSpec:
-    """Pages of `PAGE_SIZE` tokens, `num_pages` of them, shared by all layers of a model."""
+    """Describes `num_pages` pages of `PAGE_SIZE` tokens that all layers of a model share."""
 
     num_pages: int
     dtype: KVDTypes = "bf16"
@@ -61,8 +61,8 @@ class KVSpec:
         return self.num_pages * PAGE_SIZE
 
     def layer_dtypes(self, num_layers: int) -> tuple[KVDType, ...]:
-        """Raises ConfigError where each layer has its own and there are not `num_layers` of
-        them."""
+        """Returns the format of each layer. Raises ConfigError if the formats are listed by layer
+        and their number is not `num_layers`."""
         if isinstance(self.dtype, str):
             return (self.dtype,) * num_layers
         if len(self.dtype) != num_layers:
@@ -74,8 +74,8 @@ class KVSpec:
         return self.dtype
 
     def page_bytes(self, spec: ModelSpec) -> int:
-        """Bytes of one page over all layers of a model: keys, values, and their scales where tokens
-        have some."""
+        """Returns the bytes of one page over all layers of a model: keys, values and their dynamic
+        scales."""
         dtypes = self.layer_dtypes(spec.num_layers)
         return sum(
             2
@@ -86,8 +86,8 @@ class KVSpec:
         )
 
     def name(self, num_layers: int) -> str:
-        """A name for people: bf16, int4 and scales, or (2 bf16 + 28 int4 and scales) where layers
-        differ."""
+        """Returns a name for people: bf16, int4 and scales, or (2 bf16 + 28 int4 and scales) where
+        layers differ."""
         counts = Counter(self.layer_dtypes(num_layers))
         if len(counts) == 1:
             return _with_scales(next(iter(counts)))
@@ -96,7 +96,7 @@ class KVSpec:
 
 
 def check_kv_dtype(dtype: str) -> None:
-    """Raises ConfigError for a format that nobody knows."""
+    """Raises ConfigError for an unknown format."""
     if dtype not in get_args(KVDType):
         raise ConfigError(
             "unknown format of keys and values",
@@ -110,6 +110,6 @@ def _with_scales(dtype: KVDType) -> str:
 
 
 def token_bytes(dtype: KVDType, head_dim: int) -> int:
-    """Bytes of one token's key, or value, of one head, its scale with it."""
+    """Returns the bytes of the key, or the value, of one token and head, its scale included."""
     scale_bytes = _SCALE_BYTES if dtype in _WITH_SCALES else 0
     return head_dim * _ELEMENT_BITS[dtype] // 8 + scale_bytes

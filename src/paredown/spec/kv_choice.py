@@ -1,11 +1,11 @@
-"""What a user writes to say how keys and values are kept, for all layers or layer by layer.
+"""The syntax in which a user says how keys and values are kept, for all layers or layer by layer.
 
     int8                            all layers
     int4,first2=bf16,last1=bf16     int4, but for the first two layers and the last
     int4,7=int8,10-12=bf16          but for layer 7 and layers 10 to 12 (layers count from 0)
     bf16,int4,int4,bf16             one for each layer
 
-Later parts win over earlier ones. In Python a sequence of formats, one for each layer, will do.
+Later parts override earlier ones. In Python a sequence with one format per layer works too.
 """
 
 import re
@@ -17,13 +17,15 @@ from paredown.spec.kv import KVDType, KVDTypes, check_kv_dtype
 
 KVChoice = str | Sequence[str]
 
-_LAYERS = re.compile(r"(?P<side>first|last)(?P<count>\d+)|(?P<begin>\d+)(-(?P<end>\d+))?")
+_LAYERS = re.compile(
+    r"(?P<side>first|last)(?P<count>\d{1,6})|(?P<begin>\d{1,6})(-(?P<end>\d{1,6}))?"
+)
 _SYNTAX = "Write int8, int4,first2=bf16,last2=bf16, int4,7=int8,10-12=bf16, or one for each layer."
 
 
 def resolve_kv_choice(choice: KVChoice, num_layers: int) -> KVDTypes:
-    """One format where all layers have the same, else one for each. Raises ConfigError for a format
-    that is unknown and for layers that are not there."""
+    """Returns one format if all layers have the same, else one for each layer. Raises ConfigError
+    for an unknown format or a layer that does not exist."""
     parts = check_kv_choice(choice)
     plain = [part for part in parts if "=" not in part]
     is_listed = not isinstance(choice, str)
@@ -46,7 +48,7 @@ def resolve_kv_choice(choice: KVChoice, num_layers: int) -> KVDTypes:
 
 
 def check_kv_choice(choice: KVChoice) -> list[str]:
-    """The parts of a choice, of which all is right that can be known without the model. Raises
+    """Splits a choice into its parts and checks what can be checked without the model. Raises
     ConfigError."""
     parts = [part.strip() for part in choice.split(",")] if isinstance(choice, str) else [*choice]
     exceptions = [part for part in parts if "=" in part]

@@ -1,4 +1,4 @@
-"""LayerSpec: one transformer layer, its attention, its MLP or experts, and how they are added."""
+"""LayerSpec: one transformer layer, with its attention, its MLP or experts, and its residual."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,10 +15,13 @@ Residual = Literal["sequential", "parallel", "parallel_one_norm"]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSpec:
-    """`residual`: in a sequential layer the MLP reads the sum after attention, in a parallel one
-    (GPT-NeoX) what the layer was given. With one norm (GPT-J, Phi-2) it reads the very values that
-    attention reads, and there is no `norms.mlp`. What attention and MLP give is multiplied by
-    `residual_multiplier` when it is added (Granite)."""
+    """One transformer layer.
+
+    `residual` says what the MLP reads: in a sequential layer the sum after attention, in a
+    parallel layer (GPT-NeoX) the layer's own input. A parallel layer with one norm (GPT-J, Phi-2)
+    has no `norms.mlp`: its MLP reads the same values as attention. The outputs of attention and
+    MLP are multiplied by `residual_multiplier` before they are added (Granite).
+    """
 
     attention: Attention
     mlp: Mlp | Experts
@@ -28,43 +31,43 @@ class LayerSpec:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether the MLP reads what entered the layer, not the sum after attention."""
+        """Whether the MLP reads the layer's input instead of the sum after attention."""
         return self.residual != "sequential"
 
     @property
     def mlp_norm_role(self) -> str:
-        """The norm whose output the MLP reads."""
+        """The role of the norm whose output the MLP reads."""
         return "attention_norm" if self.residual == "parallel_one_norm" else "mlp_norm"
 
     @property
     def has_experts(self) -> bool:
-        """Whether it has experts in the place of its MLP."""
+        """Whether the layer has experts in place of an MLP."""
         return isinstance(self.mlp, Experts)
 
     @property
     def experts(self) -> Experts | None:
-        """The experts in the place of its MLP, if it has any."""
+        """The experts in place of its MLP, or None."""
         return self.mlp if isinstance(self.mlp, Experts) else None
 
     def linear_shapes(self, hidden_size: int) -> Shapes:
-        """(out, in) of each linear layer by role, those of all experts among them. A router is none
-        of them (`router_shapes`)."""
+        """Returns the shape (out, in) of each linear layer by role, all experts included. Routers
+        are not included (`router_shapes`)."""
         return self.attention.shapes(hidden_size) | self.mlp.shapes(hidden_size)
 
     def active_shapes(self, hidden_size: int) -> Shapes:
-        """(out, in) of the linear layers that one token passes, of the experts as many as it is
-        sent to: the first ones stand for them."""
+        """Returns the shapes (out, in) of the linear layers that one token passes. The first
+        experts stand for those that the token is sent to."""
         if not isinstance(self.mlp, Experts):
             return self.linear_shapes(hidden_size)
         chosen = self.mlp.shapes(hidden_size, self.mlp.num_per_token)
         return self.attention.shapes(hidden_size) | chosen
 
     def router_shapes(self, hidden_size: int) -> Shapes:
-        """(out, in) of the router and its kin, none in a layer without experts."""
+        """Returns the shapes (out, in) of the router's linear layers; empty without experts."""
         return self.mlp.router_shapes(hidden_size) if isinstance(self.mlp, Experts) else {}
 
     def has_bias(self, role: str) -> bool:
-        """Whether that linear layer has a bias: none of an expert has."""
+        """Returns whether that linear layer has a bias; layers of experts have none."""
         if role in QKV_ROLES:
             return self.attention.qkv_bias
         if role == "o":
@@ -72,7 +75,7 @@ class LayerSpec:
         return role in MLP_ROLES and isinstance(self.mlp, Mlp) and self.mlp.bias
 
     def norm_sizes(self, hidden_size: int) -> dict[str, int]:
-        """Columns that each norm is taken over, by role."""
+        """Returns the number of columns of each norm, by role."""
         attention = self.attention
         of_heads = {"q_norm": attention.query_size, "k_norm": attention.kv_size}
         if not attention.norms_span_heads:
@@ -80,7 +83,8 @@ class LayerSpec:
         return {role: of_heads.get(role, hidden_size) for role in self.norms.by_role()}
 
     def vector_sizes(self, hidden_size: int) -> dict[str, int]:
-        """Sizes of its norms and biases, by role: "attention_norm.weight", "q.bias", ..."""
+        """Returns the sizes of the norms and biases, by role: "attention_norm.weight", "q.bias",
+        ..."""
         norms, sizes = self.norms.by_role(), self.norm_sizes(hidden_size)
         vectors = {
             f"{role}.{part}": sizes[role] for role, norm in norms.items() for part in norm.parts

@@ -1,4 +1,4 @@
-"""Machine: what one computer can do at best, measured by `paredown doctor`."""
+"""Machine: the limits of one computer, measured by `paredown doctor`."""
 
 from dataclasses import dataclass
 

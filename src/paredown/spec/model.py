@@ -1,6 +1,6 @@
-"""ModelSpec: everything that must be known of a transformer to run it, and no weights.
+"""ModelSpec: the complete description of a transformer, without its weights.
 
-Both executors are driven by it; a new family is a new way to fill it, not new code that runs.
+Both executors run from it. A new family fills it in a new way and adds no code that runs.
 """
 
 from collections import Counter
@@ -15,15 +15,16 @@ from paredown.spec.norm import Norm
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedPositions:
-    """Position vectors added to the embedding: row `position + offset` of a table (OPT: 2)."""
+    """Position vectors that are added to the embedding: row `position + offset` of a table (OPT:
+    2)."""
 
     offset: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
-    """The table of tokens, its rows times `multiplier` (Gemma, Granite), and the table of positions
-    where they are learned."""
+    """The token embeddings, multiplied by `multiplier` (Gemma, Granite), and the table of
+    positions if they are learned."""
 
     positions: LearnedPositions | None = None
     multiplier: float = 1.0
@@ -31,9 +32,12 @@ class Embedding:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """The output layer: the embedding's table where it `is_tied`, else one that may have a bias
-    (`has_bias`, Phi-2). Logits are multiplied by `multiplier` and become
-    `soft_cap * tanh(logit / soft_cap)`."""
+    """The output layer.
+
+    It uses the embedding's table where it `is_tied`, else a table of its own that may have a bias
+    (`has_bias`, Phi-2). Logits are multiplied by `multiplier` and become `soft_cap * tanh(logit /
+    soft_cap)`.
+    """
 
     is_tied: bool = False
     has_bias: bool = False
@@ -43,7 +47,7 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Embedding, layers of which no two need be alike, final norm, output layer."""
+    """A model: embedding, layers that may all differ, final norm and output layer."""
 
     family: str
     vocab_size: int
@@ -60,8 +64,8 @@ class ModelSpec:
 
     @cached_property
     def layer_counts(self) -> Counter[LayerSpec]:
-        """How often each layer is there, in the order of their first: what is summed over the
-        layers need look at each kind once."""
+        """How often each kind of layer occurs, in order of first appearance. Sums over the layers
+        need only visit each kind once."""
         return Counter(self.layers)
 
     @property
@@ -71,20 +75,20 @@ class ModelSpec:
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
-        """The sliding windows that layers have, each once, the smallest first."""
+        """The distinct sliding windows of the layers, the smallest first."""
         found = {layer.attention.window for layer in self.layer_counts}
         return tuple(sorted(window for window in found if window is not None))
 
     @cached_property
     def expert_kinds(self) -> tuple[Experts, ...]:
-        """The experts that layers have, each kind once."""
+        """The distinct kinds of experts of the layers."""
         kinds = (layer.experts for layer in self.layer_counts)
         return tuple(dict.fromkeys(one for one in kinds if one is not None))
 
     @cached_property
     def rotary_switch(self) -> int | None:
-        """The number of tokens beyond which a text is turned by other frequencies from its first
-        token on (longrope); None where the length of a text does not matter."""
+        """The text length above which the whole text is rotated by other frequencies (longrope);
+        None where the length does not matter."""
         rotaries = (layer.attention.rotary for layer in self.layer_counts)
         switches = {one.switch_tokens for one in rotaries if one is not None}
         found = [switch for switch in switches if switch is not None]
@@ -93,7 +97,7 @@ class ModelSpec:
 
     @property
     def is_rotary(self) -> bool:
-        """Whether every layer turns its queries and keys."""
+        """Whether every layer rotates its queries and keys."""
         return all(layer.attention.rotary is not None for layer in self.layer_counts)
 
     @property
@@ -102,7 +106,7 @@ class ModelSpec:
         return bool(self.expert_kinds)
 
     def with_window(self, window: int | None) -> "ModelSpec":
-        """The same model with that window in every layer."""
+        """Returns the model with that window in every layer."""
         layers = (
             replace(layer, attention=replace(layer.attention, window=window))
             for layer in self.layers
@@ -110,39 +114,39 @@ class ModelSpec:
         return replace(self, layers=tuple(layers))
 
     def linear_shapes(self, layer: int) -> Shapes:
-        """(out, in) of each linear layer of one transformer layer, by role."""
+        """Returns the shape (out, in) of each linear layer of one transformer layer, by role."""
         return self.layers[layer].linear_shapes(self.hidden_size)
 
     def router_shapes(self, layer: int) -> Shapes:
-        """(out, in) of the router of a layer with experts and its kin, by role."""
+        """Returns the shapes (out, in) of a layer's router and shared gate, by role."""
         return self.layers[layer].router_shapes(self.hidden_size)
 
     @property
     def position_shape(self) -> tuple[int, int] | None:
-        """Rows and columns of the table of learned positions."""
+        """The rows and columns of the table of learned positions, or None."""
         if self.embedding.positions is None:
             return None
         return self.max_positions + self.embedding.positions.offset, self.hidden_size
 
     def num_linear_parameters(self) -> int:
-        """Weights of the linear layers inside the transformer layers (no embedding, no output, no
-        router)."""
+        """Counts the weights of the linear layers inside the transformer layers, without
+        embedding, output layer and routers."""
         return self._sum(lambda layer: _num_weights(layer.linear_shapes(self.hidden_size)))
 
     def num_active_linear_parameters(self) -> int:
-        """The weights among these that one token is multiplied with."""
+        """Counts those of these weights that one token is multiplied with."""
         return self._sum(lambda layer: _num_weights(layer.active_shapes(self.hidden_size)))
 
     def num_router_parameters(self) -> int:
-        """Weights of routers and their kin."""
+        """Counts the weights of routers and shared gates."""
         return self._sum(lambda layer: _num_weights(layer.router_shapes(self.hidden_size)))
 
     def num_parameters(self) -> int:
-        """All weights, biases and norms; a tied output layer counts once."""
+        """Counts all weights, biases and norms; a tied output layer counts once."""
         return self.num_linear_parameters() + self._num_other_parameters()
 
     def num_active_parameters(self) -> int:
-        """All but the experts that a token is not sent to."""
+        """Counts all parameters except those of experts that a token is not sent to."""
         return self.num_active_linear_parameters() + self._num_other_parameters()
 
     def _num_other_parameters(self) -> int:

@@ -1,4 +1,4 @@
-"""Norm and Norms: the normalizations of a layer, each role named once."""
+"""Norm and Norms: the normalizations of a layer, and the name of each role."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -8,8 +8,8 @@ NormKind = Literal["rms", "layer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """A normalization over the last dimension. It multiplies with `weight + offset`: Gemma stores
-    its weights less one. LayerNorm adds a bias too."""
+    """A normalization over the last dimension. It multiplies by `weight + offset`: Gemma stores
+    weights minus one. LayerNorm also adds a bias."""
 
     kind: NormKind
     eps: float
@@ -21,18 +21,18 @@ class Norm:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The vectors that it has."""
+        """The vectors that the norm stores."""
         return ("weight", "bias") if self.has_bias else ("weight",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Norms:
-    """The norms of a layer by their place, None where there is none.
+    """The norms of a layer by their place; None where there is none.
 
-    `attention`, `mlp`                 of what the two read
-    `q`, `k`                           of queries and of keys before rotation, each head by itself
-                                       or all at once (`Attention.norms_span_heads`)
-    `attention_output`, `mlp_output`   of what the two give, before it is added (Gemma 2, OLMo 2)
+    `attention`, `mlp`                 on the input of attention and MLP
+    `q`, `k`                           on queries and keys before rotation, for each head or for all
+                                       heads at once (`Attention.norms_span_heads`)
+    `attention_output`, `mlp_output`   on their outputs before they are added (Gemma 2, OLMo 2)
     """
 
     attention: Norm | None = None
@@ -43,7 +43,7 @@ class Norms:
     mlp_output: Norm | None = None
 
     def by_role(self) -> dict[str, Norm]:
-        """The norms that there are: "attention_norm", "mlp_norm", "q_norm", ..."""
+        """Returns the norms that exist: "attention_norm", "mlp_norm", "q_norm", ..."""
         found = {f"{place.name}_norm": getattr(self, place.name) for place in fields(self)}
         return {role: norm for role, norm in found.items() if norm is not None}
 

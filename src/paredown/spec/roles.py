@@ -1,4 +1,4 @@
-"""The roles of a layer's linear layers, and which of them belong together."""
+"""The roles of a layer's linear layers, and which roles belong together."""
 
 from collections.abc import Collection, Mapping
 
@@ -14,8 +14,8 @@ ROW_GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 def row_groups(roles: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """The groups of a layer with these linear layers, an expert's under its owner's name:
-    "experts.5.up" is ("experts.5.gate", "experts.5.up")."""
+    """Returns the groups of a layer with these linear layers. An expert's group is named after its
+    owner: "experts.5.up" is ("experts.5.gate", "experts.5.up")."""
     owners = dict.fromkeys(role.rpartition(".")[0] for role in roles)
     groups = {}
     for owner in owners:

@@ -1,4 +1,4 @@
-"""Rotary: positions as angles by which queries and keys are turned."""
+"""Rotary: positions as angles by which queries and keys are rotated."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,17 @@ RotaryScaling = Literal["none", "linear", "llama3", "yarn", "longrope"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rotary:
-    """Rotary positions (RoFormer, arXiv 2104.09864), rotate-half form. `share` is the part of a
-    head that is turned, its first columns (GPT-NeoX: a quarter); the others stay as they are.
-    Cosines and sines are multiplied with `attention_factor`.
+    """Rotary positions (RoFormer, arXiv 2104.09864) in the rotate-half form.
 
-    `beta_fast`, `beta_slow`, `truncate`   of YaRN (arXiv 2309.00071): the turns within
-                  `original_max_positions` above which a frequency is kept and below which it is
-                  divided by `factor`, and whether the columns between them are whole
-    `short_factors`, `long_factors`        of LongRoPE (arXiv 2402.13753): what each frequency is
-                  divided by in texts of up to `original_max_positions` tokens, and in longer ones
+    `share`       the part of a head's columns, from the first on, that is rotated (GPT-NeoX: a
+                  quarter)
+    `attention_factor`                     multiplies cosines and sines
+    `beta_fast`, `beta_slow`, `truncate`   for YaRN (arXiv 2309.00071). A frequency with more than
+                  `beta_fast` turns within `original_max_positions` is kept; one with fewer than
+                  `beta_slow` turns is divided by `factor`. `truncate` rounds the bounds of the
+                  ramp between them to whole columns
+    `short_factors`, `long_factors`        for LongRoPE (arXiv 2402.13753): the divisors of the
+                  frequencies in texts of up to `original_max_positions` tokens, and in longer ones
     """
 
     theta: float
@@ -36,17 +38,17 @@ class Rotary:
 
     @property
     def switch_tokens(self) -> int | None:
-        """The number of tokens beyond which a text is turned by other frequencies."""
+        """The text length in tokens above which other frequencies apply, or None."""
         is_switched = self.scaling == "longrope" and self.short_factors != self.long_factors
         return self.original_max_positions if is_switched else None
 
     def rotated_columns(self, head_dim: int) -> int:
-        """The columns of a head that are turned, as Transformers rounds them."""
+        """Returns how many columns of a head are rotated, rounded as Transformers does."""
         return int(head_dim * self.share)
 
     def inverse_frequencies(self, head_dim: int, num_tokens: int = 0) -> list[float]:
-        """Angles per position step in a text of `num_tokens`, after the scaling rule: one for two
-        columns that are turned."""
+        """Returns the angle per position for each pair of rotated columns, after scaling, in a
+        text of `num_tokens`."""
         num_columns = self.rotated_columns(head_dim)
         plain = [self.theta ** (-2 * i / num_columns) for i in range(num_columns // 2)]
         if self.scaling == "linear":
@@ -62,7 +64,8 @@ class Rotary:
         return plain
 
     def _llama3(self, frequency: float) -> float:
-        """Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, a ramp between"""
+        """Applies Llama 3.1's rule: divides low frequencies by `factor`, keeps high ones, with a
+        ramp between."""
         wavelength = 2 * math.pi / frequency
         if wavelength < self.original_max_positions / self.high_freq_factor:
             return frequency
@@ -74,8 +77,8 @@ class Rotary:
         return (1 - smooth) * frequency / self.factor + smooth * frequency
 
     def _yarn(self, plain: list[float], num_columns: int) -> list[float]:
-        """YaRN, section 3.2: fast frequencies are kept, slow ones divided by `factor`, a ramp over
-        the pairs between."""
+        """Applies YaRN, section 3.2: keeps high frequencies, divides low ones by `factor`, with a
+        ramp over the pairs between."""
         low = self._pair_of_turns(self.beta_fast, num_columns)
         high = self._pair_of_turns(self.beta_slow, num_columns)
         if self.truncate:
@@ -89,6 +92,7 @@ class Rotary:
         return found
 
     def _pair_of_turns(self, num_turns: float, num_columns: int) -> float:
-        """The pair of columns, not rounded, that turns so often in the original context."""
+        """Returns the pair of columns, not rounded, that turns `num_turns` times in the original
+        context."""
         wavelength = self.original_max_positions / (num_turns * 2 * math.pi)
         return num_columns * math.log(wavelength) / (2 * math.log(self.theta))

@@ -15,16 +15,16 @@ from paredown.spec.weight import (
 
 @dataclass(frozen=True, kw_only=True)
 class RunForm:
-    """What the core holds of a weight, and how it meets its input.
+    """How the core holds a weight and what it rounds the input to.
 
     `stored`          the form that the weight was stored in
     `kind`            the dtype of the codes or floats in the core's memory
-    `group_size`      columns that share a scale; None is a whole row
+    `group_size`      columns that share a scale; None means a whole row
     `symmetric`       whether there are no zero points
     `activations`     what the input is rounded to
     `integer_steps`   the scales of a row's int4 groups are 1 to 16 times one number, and the weight
                       runs as int8 rows (docs/methods/qoq.md)
-    `is_dequantized`  the stored codes have no kernel, and floats are held in their place
+    `is_dequantized`  no kernel takes the stored codes, so floats are held instead
     """
 
     stored: WeightSpec
@@ -37,34 +37,38 @@ class RunForm:
 
     @property
     def asked(self) -> WeightSpec:
-        """What a recipe asks for to have a weight run like this."""
+        """The format that a recipe asks for to make a weight run like this."""
         return replace(self.stored, integer_steps=self.integer_steps)
 
     @property
     def may_have_steps(self) -> bool:
-        """Whether its scales are worth a look: int4 groups whose inputs have a scale for a row."""
+        """Whether the weight may have integer steps: int4 groups whose inputs have one scale per
+        row."""
         has_row_inputs = self.activations in ("int8_row", "int8_static")
         return has_row_inputs and self.kind == "int4" and self.group_size is not None
 
     @property
     def has_rows(self) -> bool:
-        """Whether single rows are read out of the panels of such a weight, so that an embedding is
-        held like a linear layer, once where it is tied: floats, blocks, and integers that are not
-        multiplied in steps."""
+        """Whether single rows can be read from the packed weight. An embedding then has the layout
+        of a linear layer, and a tied one is held once. This holds for floats, blocks, and integers
+        that cannot have integer steps."""
         traits = DTYPES[self.kind]
         if not traits.is_coded or traits.block is not None:
             return True
         return self.kind != "fp8" and not self.may_have_steps
 
     def with_steps(self) -> "RunForm":
-        """The form once the scales turned out to be integer steps."""
+        """Returns the form of a weight whose scales turned out to be integer steps."""
         return replace(self, integer_steps=True)
 
     def bits_per_weight(self, num_columns: int, *, short_bf16: bool = False) -> float:
-        """What a weight of a row of `num_columns` takes in the core, scales counted as bf16. With
-        integer steps a group has a byte for its step, one more for a zero point, and a row a scale.
-        `short_bf16`: the core runs with one of SHORT_BF16_ISAS; without it, what bf16 takes at
-        most."""
+        """Returns the bits per weight in the core, for a row of `num_columns` and scales counted
+        as bf16.
+
+        With integer steps a group takes one byte for its step and one for a zero point, and a row
+        takes one scale. `short_bf16` says that the core's instruction set is one of
+        SHORT_BF16_ISAS; without it the result is the most that bf16 takes.
+        """
         if self.kind == "bf16" and self.activations == "bf16":
             return SHORT_BF16_BITS if short_bf16 else float(DTYPES["bf16"].bits)
         if self.integer_steps:
@@ -80,8 +84,8 @@ class RunForm:
 
 
 def run_form(spec: WeightSpec, num_columns: int, *, scale_dtype: ScaleDType = "bf16") -> RunForm:
-    """How a weight of that spec and so many columns runs: its codes where they have a kernel, in
-    their own or in wider room, else floats of `scale_dtype`."""
+    """Returns how a weight of that spec runs: on its codes, in their own or a wider dtype, where a
+    kernel takes them; else on floats of `scale_dtype`."""
     is_dequantized = spec.is_quantized and not spec.has_kernel(num_columns)
     held = WeightSpec(dtype=scale_dtype) if is_dequantized else spec
     return RunForm(
@@ -96,8 +100,8 @@ def run_form(spec: WeightSpec, num_columns: int, *, scale_dtype: ScaleDType = "b
 
 
 def table_bits(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType = "bf16") -> float:
-    """Bits of a weight of an embedding of its own: as that of a linear layer where rows of such a
-    one can be read, floats of `scale_dtype` in place of other codes."""
+    """Returns the bits per weight of an embedding that is not tied. It is held like a linear layer
+    where single rows can be read, else as floats of `scale_dtype`."""
     form = run_form(spec, num_columns, scale_dtype=scale_dtype)
     if not DTYPES[form.kind].is_coded:
         return DTYPES[form.kind].bits

@@ -29,8 +29,8 @@ WeightDType = Literal[
 ]
 ScaleDType = Literal["fp32", "bf16", "fp16"]
 # int8_group: one scale per row and group of columns; int16_group: the sum of two such codes, each
-# with a scale; int8_row: one scale per row, found as it comes (dynamic); int8_static: one for all
-# rows, stored with the weight (SmoothQuant, arXiv 2211.10438).
+# with a scale; int8_row: one dynamic scale per row; int8_static: one scale for all rows, stored
+# with the weight (SmoothQuant, arXiv 2211.10438).
 ActivationDType = Literal["int8_group", "int16_group", "int8_row", "int8_static", "bf16", "fp32"]
 
 _INTEGER_INPUTS: tuple[ActivationDType, ...] = (
@@ -45,28 +45,29 @@ _INTEGER_INPUTS: tuple[ActivationDType, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class SuperBlock:
-    """Columns of a row whose codes lie together with their scales, and the bytes they take: as they
-    are stored, and in the core, `held_bytes`, where those are others."""
+    """A run of a row's columns whose codes and scales lie together. `num_bytes` counts what is
+    stored, `held_bytes` what the core holds where that differs."""
 
     num_columns: int
     num_bytes: int
     held_bytes: int | None = None
 
     def row_bytes(self, num_columns: int) -> int:
-        """Bytes of a row of so many columns, a multiple of those of a block."""
+        """Returns the bytes of a row of `num_columns`, which must be a multiple of the block's
+        columns."""
         return num_columns // self.num_columns * self.num_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class DTypeTraits:
-    """What is known of the numbers of a weight.
+    """The properties of a weight's dtype.
 
-    `bits`         of a number as it is stored
-    `activations`  what it can be multiplied with, the default first
-    `is_coded`     a number means nothing without its scale
-    `held_as`      what the native core holds in its place, with the same values, where it has no
-                   kernel for it
-    `block`        of a row, where its codes lie in super-blocks with their own scales
+    `bits`         bits of a stored number
+    `activations`  the inputs it can be multiplied with, the default first
+    `is_coded`     whether a number needs a scale to have a value
+    `held_as`      the dtype that the native core holds instead, with the same values, if it has no
+                   kernel for this one
+    `block`        the super-block, for codes that lie in blocks with their own scales
     """
 
     bits: int
@@ -109,27 +110,29 @@ DTYPES: dict[WeightDType, DTypeTraits] = {
     "mxfp4": _blocks(4, 32, 17, held_bytes=18),
 }
 INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.startswith("int"))
-# The native core sums whole blocks of so many columns under one scale.
+# The native core sums whole blocks of this many columns under one scale.
 KERNEL_COLUMNS = 32
 # Instruction sets with which the core packs bf16 for bf16 inputs with short exponents
-# (docs/internals/linear.md), and what such a weight takes on average where its numbers are normally
-# distributed: 12 bits, 32 more for a block of 512 weights, 4 more a weight in 3 % of the blocks.
+# (docs/internals/linear.md). For normally distributed numbers such a weight takes 12.2 bits on
+# average.
 SHORT_BF16_ISAS = frozenset({"avx2", "avx2_vnni", "avx512", "avx512_bf16"})
 SHORT_BF16_BITS = 12.2
-# Inputs with one scale for a whole row, a scheme of their own in the files that store them.
+# Inputs with one scale for a whole row, which files store as a scheme of their own.
 _SCHEMES: tuple[ActivationDType, ...] = ("int8_row", "int8_static")
-# What the field's names of integer weights for 8-bit inputs (w8a8, w4a8-g128) end in.
+# The suffixes of the usual names of integer weights with 8-bit inputs (w8a8, w4a8-g128).
 _A8: dict[ActivationDType, str] = {"int8_row": "", "int8_static": "-static"}
 _AUTO = cast("ActivationDType", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightSpec:
-    """A stored form. `group_size` counts input columns sharing a scale; None is a whole row.
-    `activations` is what the input is rounded to; left out, it becomes the dtype's default.
-    `integer_steps` asks for scales of a row's int4 groups that are 1 to 16 times one number
-    (docs/methods/qoq.md). A checkpoint does not say that it has them: spec/run_form.py says what
-    runs."""
+    """A stored format of a weight.
+
+    `group_size` counts the input columns that share a scale; None means a whole row. `activations`
+    is what the input is rounded to; left out, it becomes the dtype's default. `integer_steps` asks
+    for int4 group scales that are 1 to 16 times the row's scale (docs/methods/qoq.md). A
+    checkpoint does not record these; spec/run_form.py says what runs.
+    """
 
     dtype: WeightDType
     group_size: int | None = None
@@ -149,15 +152,16 @@ class WeightSpec:
 
     @property
     def possible_activations(self) -> tuple[ActivationDType, ...]:
-        """The default first. bf16 products with fp8 are summed over a whole row before a scale."""
+        """The possible inputs, the default first. bf16 products with fp8 are summed over a whole
+        row before a scale is applied."""
         if self.dtype == "fp8" and self.group_size is not None:
             return ("fp32",)
         return self.traits.activations
 
     @property
     def free_activations(self) -> tuple[ActivationDType, ...]:
-        """The possible ones that any weight of this format can be told to take, without a scheme of
-        inputs in its file."""
+        """The possible inputs that any weight of this format can take without an input scheme in
+        its file."""
         return tuple(one for one in self.possible_activations if one not in _SCHEMES)
 
     @property
@@ -175,24 +179,24 @@ class WeightSpec:
 
     @property
     def num_input_codes(self) -> int:
-        """Codes that stand for a number of the input, each of which the weight is multiplied
-        with."""
+        """The number of codes per number of the input; the weight is multiplied with each of
+        them."""
         return 2 if self.activations == "int16_group" else 1
 
     @property
     def as_stored(self) -> "WeightSpec":
-        """The spec that a stored weight has by its format alone: schemes of inputs are part of
-        those, other inputs are not (models/stored_inputs.py)."""
+        """The spec that follows from the stored format alone. It includes input schemes but no
+        other inputs (models/stored_inputs.py)."""
         return self if self.has_input_scheme else replace(self, activations=_AUTO)
 
     @property
     def is_quantized(self) -> bool:
-        """Stored as codes with scales."""
+        """Whether the weight is stored as codes with scales."""
         return self.traits.is_coded
 
     @property
     def is_grid(self) -> bool:
-        """Stored as codes on a grid, with their scales beside them."""
+        """Whether the weight is stored as codes on a grid, with separate scales."""
         return self.is_integer or self.dtype == "fp8"
 
     @property
@@ -200,14 +204,15 @@ class WeightSpec:
         return self.traits.bits
 
     def has_kernel(self, num_columns: int) -> bool:
-        """Whether the native core multiplies with the codes of a weight of so many columns, in
-        their own or in wider room; else it takes the weight dequantized."""
+        """Returns whether the native core multiplies with the codes of a weight with
+        `num_columns`, in their own or a wider dtype; otherwise it dequantizes the weight."""
         size = self.group_size
         return size is None or size >= num_columns or size % KERNEL_COLUMNS == 0
 
     @property
     def name(self) -> str:
-        """'bf16', 'int8-asym', 'int4-g32-asym', 'fp8', 'w8a8', 'w4a8-g128-qoq', ..."""
+        """The format's name: 'bf16', 'int8-asym', 'int4-g32-asym', 'fp8', 'w8a8', 'w4a8-g128-qoq',
+        ..."""
         group = "" if self.group_size is None else f"-g{self.group_size}"
         steps = "-qoq" if self.integer_steps else ""
         suffix = group + ("" if self.symmetric else "-asym") + steps
@@ -220,7 +225,8 @@ class WeightSpec:
 
 
 def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType = "bf16") -> float:
-    """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
+    """Returns the stored bits per weight of a row of `num_columns`: codes, scales and zero
+    points."""
     if not spec.is_quantized:
         return float(spec.bits)
     block = spec.traits.block

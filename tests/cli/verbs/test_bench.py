@@ -229,4 +229,4 @@ def test_without_matplotlib_a_picture_is_refused_before_the_work(capsys, monkeyp
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, _, err = run(capsys, *QUICK, "--plot", "latency.png")
     assert code == 2
-    assert "paredown[compress]" in err
+    assert "pip install matplotlib" in err

@@ -177,6 +177,37 @@ def test_a_tokenizer_that_is_read_from_another_file_is_refused(copy: Path) -> No
         check(copy)
 
 
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("tokenizer_config.json", {"added_tokens_decoder": {"99": {"content": "not"}}}),
+        ("tokenizer_config.json", {"eos_token": "the"}),
+        ("tokenizer_config.json", {"split_special_tokens": True}),
+        ("tokenizer_config.json", {"clean_up_tokenization_spaces": True}),
+        ("special_tokens_map.json", {"additional_special_tokens": ["not"]}),
+        ("added_tokens.json", {"not": 99}),
+    ],
+)
+def test_other_tokens_beside_the_tokenizer_are_refused(copy: Path, name: str, edit: dict) -> None:
+    path = copy / name
+    config = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(config | {"chat_template": "{{ messages }}"}))
+    if name == "tokenizer_config.json":
+        check(copy)
+    path.write_text(json.dumps(config | edit))
+    with pytest.raises(CheckpointError, match=r"\(tokens\) is not the file"):
+        check(copy)
+
+
+def test_a_proof_that_says_nothing_of_tokens_beside_the_tokenizer_holds(copy: Path) -> None:
+    fields = json.loads((copy / NAME).read_text())
+    small = fields["fingerprint"]["small_files"]
+    del small[fingerprint_module.TOKENS_BESIDE]
+    figures = {k: v for k, v in fields.items() if k not in ("format", "sha256", "fingerprint")}
+    write_verification(copy, figures, Fingerprint.from_json(fields["fingerprint"]))
+    check(copy)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", NAME])
 def test_a_swapped_file_is_refused(models, copy: Path, name: str) -> None:
     if name == "tokenizer.json":

@@ -228,6 +228,18 @@ def test_where_nothing_can_be_written_at_all_it_is_said(
     assert "could not be kept" in caplog.text
 
 
+def test_a_user_without_a_home_has_the_folder_of_the_checkpoint(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("paredown.executors.native.packed_cache.user_cache_folder", lambda: None)
+    load(folder)
+    assert load(folder).weights_from == "cache"
+    shutil.rmtree(folder / FOLDER_NAME)
+    (folder / FOLDER_NAME).write_text("in the way")
+    assert load(folder).weights_from == "checkpoint"
+    assert "could not be kept" in caplog.text
+
+
 def test_a_full_disk_leaves_nothing(
     folder: Path,
     user_cache: Path,

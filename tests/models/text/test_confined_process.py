@@ -1,6 +1,7 @@
 """A process that can be stopped: by processor time, by memory, by what it answers."""
 
 import signal
+import sys
 import time
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from paredown.models.text.confined_process import (
     ConfinedProcess,
     Confinement,
     LimitError,
+    NotStartedError,
     ProgramError,
 )
 from paredown.units import MEBI
@@ -117,3 +119,26 @@ def test_one_that_cannot_be_started_is_an_error(
         process.ask(b"x", cpu_s=1)
     monkeypatch.undo()
     assert process.ask(b"x", cpu_s=1) == b"x!"
+
+
+def test_what_ends_from_outside_is_asked_again(process: ConfinedProcess) -> None:
+    process.ask(b"x", cpu_s=1)
+    child = process._process
+    assert child is not None
+    for stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        child.send_signal(stop)
+    assert process.ask(b"x", cpu_s=1) == b"x!"
+    assert process._process is child
+    with pytest.raises(LimitError, match="ended by SIGKILL"):
+        process.ask(b"die", cpu_s=1)
+    assert not process._failed
+
+
+@pytest.mark.parametrize("executable", ["/no/such/python", "", None])
+def test_without_an_interpreter_no_process_is_started(
+    executable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    process = ConfinedProcess(Confinement(target="fakes.confined_program:make_program"), b"!")
+    with pytest.raises(NotStartedError):
+        process.ask(b"x", cpu_s=1)

@@ -18,7 +18,7 @@ def add_attention_sinks_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--attention-window",
         type=int,
-        help=f"that window's tokens (default: {AttentionSinks.window})",
+        help=f"tokens of that window (default: {AttentionSinks.window})",
         metavar="N",
     )
 

@@ -8,10 +8,13 @@ from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.units import parse_bytes
 
 
-def add_kv_pages_arguments(parser: argparse.ArgumentParser) -> None:
+def add_kv_pages_arguments(
+    parser: argparse.ArgumentParser, default: str = "from the free memory"
+) -> None:
+    """`default` says what the number of pages is where neither option is given."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
-        "--pages", type=int, help="key-value pages (default: from the free memory)", metavar="N"
+        "--pages", type=int, help=f"key-value pages of 16 tokens (default: {default})", metavar="N"
     )
     group.add_argument(
         "--kv-memory",

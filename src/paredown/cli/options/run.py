@@ -22,7 +22,7 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         choices=get_args(Device),
         default=RunOptions.device,
-        help="where (default: %(default)s)",
+        help="where it runs (default: %(default)s)",
     )
     add_activations_argument(group)
 

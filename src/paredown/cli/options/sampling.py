@@ -8,39 +8,32 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 
 def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) -> None:
     group = parser.add_argument_group("sampling")
+    for option, default, metavar, text in (
+        ("--max-tokens", max_tokens, "N", "tokens to generate at most"),
+        ("--temperature", 0.8, "T", "0 takes the likeliest token"),
+        ("--top-k", 40, "K", "draw among the K likeliest tokens; 0 keeps all"),
+        ("--top-p", 1.0, "P", "draw among the likeliest tokens that have this share together"),
+        ("--min-p", 0.0, "P", "drop tokens below this share of the best token's probability"),
+        ("--typical-p", 1.0, "P", "draw among the most typical tokens with this share together"),
+        ("--repetition-penalty", 1.0, "R", "divide logits of tokens in prompt and answer by R"),
+        ("--presence-penalty", 0.0, "X", "subtract X from logits of tokens in the answer"),
+        ("--frequency-penalty", 0.0, "X", "subtract X for each time a token is in the answer"),
+        ("--min-tokens", 0, "N", "end the text at no earlier token"),
+    ):
+        group.add_argument(
+            option,
+            type=type(default),
+            default=default,
+            help=f"{text} (default: {default:g})",
+            metavar=metavar,
+        )
+    group.add_argument("--seed", type=int, help="the same seed gives the same text", metavar="N")
     group.add_argument(
-        "--max-tokens", type=int, default=max_tokens, help=f"default: {max_tokens}", metavar="N"
-    )
-    group.add_argument(
-        "--temperature", type=float, default=0.8, help="0 is greedy (default: 0.8)", metavar="T"
-    )
-    group.add_argument(
-        "--top-k", type=int, default=40, help="0 keeps every token (default: 40)", metavar="K"
-    )
-    group.add_argument("--top-p", type=float, default=1.0, help="default: 1", metavar="P")
-    group.add_argument(
-        "--min-p",
-        type=float,
-        default=0.0,
-        help="share of the best token's (default: 0)",
-        metavar="P",
-    )
-    group.add_argument("--typical-p", type=float, default=1.0, help="default: 1", metavar="P")
-    group.add_argument(
-        "--repetition-penalty", type=float, default=1.0, help="default: 1 (none)", metavar="R"
-    )
-    group.add_argument(
-        "--presence-penalty", type=float, default=0.0, help="default: 0", metavar="X"
-    )
-    group.add_argument(
-        "--frequency-penalty", type=float, default=0.0, help="default: 0", metavar="X"
-    )
-    group.add_argument(
-        "--min-tokens", type=int, default=0, help="nothing ends the text before", metavar="N"
-    )
-    group.add_argument("--seed", type=int, help="same seed, same text", metavar="N")
-    group.add_argument(
-        "--stop", action="append", default=[], help="end before this text; repeatable"
+        "--stop",
+        action="append",
+        default=[],
+        help="end before this text; may be given again",
+        metavar="TEXT",
     )
     group.add_argument(
         "--ignore-eos", action="store_true", help="go on after the end-of-text token"

@@ -13,7 +13,7 @@ from paredown.executors.protocol import Executor
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scheduling")
     for option, default, text in (
-        ("--max-waiting", ScheduleConfig.max_waiting, "requests in the queue; beyond it 429"),
+        ("--max-waiting", ScheduleConfig.max_waiting, "requests that may wait; others get 429"),
         ("--max-running", ScheduleConfig.max_running, "requests computed together"),
     ):
         group.add_argument(
@@ -31,20 +31,20 @@ def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     budget.add_argument(
         "--target-itl-ms",
         type=float,
-        help="measure steps, and choose how many tokens one may have so that running requests wait "
-        "so long for their next token while a prompt is computed",
+        help="target time between tokens while prompts are computed: steps are timed at start, "
+        "and the largest step that stays within MS is used",
         metavar="MS",
     )
     group.add_argument(
         "--policy",
         choices=POLICY_NAMES,
         default=ScheduleConfig.policy,
-        help=f"which waiting request is next (default: {ScheduleConfig.policy})",
+        help=f"which waiting request starts next (default: {ScheduleConfig.policy})",
     )
     group.add_argument(
         "--fair-shares",
         action="store_true",
-        help="serve tenants (the field `user`) alike, however much each asks for",
+        help="give every tenant (the field `user`) the same share, however much each asks for",
     )
     group.add_argument(
         "--no-prefix-cache", action="store_true", help="compute every prompt from its start"

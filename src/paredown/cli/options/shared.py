@@ -33,8 +33,8 @@ def add_common_arguments(
         parser.add_argument(
             "--decode-threads",
             type=int,
-            help=f"for steps of at most {MAX_DECODE_TOKENS} tokens; changes no answer (default: as "
-            "--threads)",
+            help=f"threads of steps of at most {MAX_DECODE_TOKENS} tokens; no answer changes "
+            "(default: as --threads)",
             metavar="N",
         )
     parser.add_argument("--json", action="store_true", help=f"print {printed} as JSON")

@@ -17,7 +17,8 @@ def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--speculate",
         choices=CHOICES,
-        help="look up in the text itself, also in earlier answers, or ask a draft model",
+        help="where draft tokens come from: ngram looks in the text itself, suffix in earlier "
+        "answers too, draft asks a draft model",
     )
     group.add_argument(
         "--draft-model",
@@ -27,7 +28,7 @@ def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-draft-tokens",
         type=int,
-        help="at most so many at once (default: by kind)",
+        help="draft tokens for a step at most (default: by kind)",
         metavar="K",
     )
 

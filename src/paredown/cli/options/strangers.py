@@ -6,7 +6,7 @@ from paredown.serve.server import Listen
 
 
 def add_strangers_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("strangers (docs/serve.md)")
+    group = parser.add_argument_group("strangers (docs/internals/server.md)")
     group.add_argument(
         "--allowed-host",
         action="append",

@@ -7,10 +7,19 @@ from paredown.jobs.verify_config import DEFAULT_TOKENS, VerifyConfig
 
 
 def add_verification_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("verification (docs/verification.md)")
-    group.add_argument("--text", type=Path, help="UTF-8 text to predict")
+    group = parser.add_argument_group("verification (docs/guide/verification.md)")
     group.add_argument(
-        "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
+        "--text",
+        type=Path,
+        help="UTF-8 text to predict (default: from $PAREDOWN_DATA, else sampled from the model)",
+        metavar="FILE",
+    )
+    group.add_argument(
+        "--tokens",
+        type=int,
+        default=DEFAULT_TOKENS,
+        help=f"tokens of the text to predict (default {DEFAULT_TOKENS})",
+        metavar="N",
     )
     group.add_argument(
         "--no-verify", action="store_true", help="measure nothing, write no verification.json"

@@ -90,7 +90,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_load_arguments(parser)
     add_executor_arguments(parser)
     add_kv_dtype_argument(parser)
-    add_kv_pages_arguments(parser)
+    add_kv_pages_arguments(
+        parser,
+        "what the largest batch needs; for requests over time, from the free memory",
+    )
     add_speculation_arguments(parser)
     add_sweep_arguments(parser)
     add_common_arguments(parser, decode_threads=True)

@@ -36,28 +36,33 @@ class BenchLoad:
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("load: batches of requests at once, in rounds")
     group.add_argument(
-        "--batch", help=f"how many at once, with commas (default {DEFAULT_BATCHES})", metavar="N,N"
+        "--batch",
+        help=f"requests at once, one size or more (default {DEFAULT_BATCHES})",
+        metavar="N,N",
     )
     group.add_argument(
         "--input-tokens",
-        help=f"of a prompt; 64,512 for batches of each, 16-1024 for requests of any "
-        f"(default {DEFAULT_INPUT})",
+        help=f"tokens of a prompt; 64,512 for batches of each, 16-1024 for requests of any length "
+        f"between (default {DEFAULT_INPUT})",
         metavar="N",
     )
     group.add_argument(
-        "--output-tokens", help=f"of an answer, as above (default {DEFAULT_OUTPUT})", metavar="N"
+        "--output-tokens",
+        help=f"tokens of an answer, as above (default {DEFAULT_OUTPUT})",
+        metavar="N",
     )
     group = parser.add_argument_group("load: requests that come in over time, in place of batches")
     group.add_argument(
         "--requests",
         type=int,
-        help=f"how many, or how many of the trace (default {DEFAULT_REQUESTS})",
+        help=f"number of requests, also of a trace (default {DEFAULT_REQUESTS})",
         metavar="N",
     )
     group.add_argument(
         "--rate",
         type=float,
-        help="per second, as a Poisson process (default: all at once, or as the trace has them)",
+        help="requests per second, as a Poisson process (default: all at once, or as the trace "
+        "has them)",
         metavar="R",
     )
     group.add_argument(
@@ -66,7 +71,17 @@ def add_load_arguments(parser: argparse.ArgumentParser) -> None:
         help="lengths and times of real requests: Azure or Vidur CSV, Mooncake JSON lines",
         metavar="FILE",
     )
-    group.add_argument("--seed", type=int, default=0, help="of lengths and times (default 0)")
+    group.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="seed that draws lengths and times (default 0)",
+        metavar="N",
+    )
+    _add_common_load_arguments(parser)
+
+
+def _add_common_load_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("load: both")
     group.add_argument(
         "--slo", help="limits that an answer must keep: ttft=0.5s,tpot=50ms,itl=...,e2e=..."

@@ -45,12 +45,17 @@ keeps the figures, and what `paredown serve` checks when it loads the checkpoint
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, help="folder to write; must not exist"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        help="folder to write; must not exist",
+        metavar="OUT",
     )
     parser.add_argument(
         "--recipe",
         default="int4-g128",
-        help=f"a YAML file (docs/recipes.md), or a name: {SYNTAX} (default: int4-g128)",
+        help=f"a YAML file (docs/guide/recipes.md), or a name: {SYNTAX} (default: int4-g128)",
     )
     add_activations_argument(parser)
     add_calibration_arguments(parser)

@@ -21,9 +21,9 @@ EXAMPLES = """examples:
   paredown convert my-model-llm-int8 -o my-model-bnb --to bitsandbytes
   paredown convert my-model-awq -o my-model-bf16 --to bf16 --json
   paredown convert my-model-int4-g32 -o my-model.gguf --to gguf     # Q4_0, code for code
-  paredown convert my-model -o my-model.gguf --to gguf-q8_0         # floats, as llama.cpp rounds
-  paredown convert my-model -o my-model.gguf --to gguf-q4_k_m       # fitted by importance
-  paredown convert my-model -o my-model.gguf --to gguf-q4_k_m --importance imatrix.gguf
+  paredown convert my-model -o my-model-q8_0.gguf --to gguf-q8_0    # floats, as llama.cpp rounds
+  paredown convert my-model -o my-model-q4_k_m.gguf --to gguf-q4_k_m    # fitted by importance
+  paredown convert my-model -o small.gguf --to gguf-q4_k_m --importance imatrix.gguf
 
 Between quantized formats no number changes; what the target cannot hold is refused, with the name
 of the layer, and the proof of the source (verification.json) goes on with logits computed anew.
@@ -36,7 +36,12 @@ text that passes through the model tells.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, help="what to write; must not exist"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        help="folder to write, for GGUF a file; must not exist",
+        metavar="OUT",
     )
     parser.add_argument(
         "--to", choices=list(CONVERSIONS), required=True, help="the format to write"

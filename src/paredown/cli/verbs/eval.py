@@ -43,22 +43,34 @@ PROTOCOLS = ("windows", "gptq")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("--reference", help="checkpoint to compare with: KL divergence, top-1")
-    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
+    parser.add_argument(
+        "--reference",
+        help="model to compare with: KL divergence and top-1 agreement",
+        metavar="MODEL",
+    )
+    parser.add_argument(
+        "--text",
+        type=Path,
+        help="UTF-8 text to predict (default: from $PAREDOWN_DATA, else sampled from the model)",
+        metavar="FILE",
+    )
     parser.add_argument(
         "--protocol",
         choices=PROTOCOLS,
         default=PROTOCOLS[0],
         help="windows: each starts anew and every token is predicted; gptq: the perplexity of "
-        "quantization papers (docs/evaluation.md; default: %(default)s)",
+        "quantization papers (docs/internals/evaluation.md; default: %(default)s)",
     )
     parser.add_argument(
         "--dataset",
         choices=list(DATASETS),
-        help="of --protocol gptq; how --text is read, too (default: wikitext2)",
+        help="data set of --protocol gptq, and how its --text is read (default: wikitext2)",
     )
     parser.add_argument(
-        "--tokens", type=int, help=f"of the text (default {DEFAULT_TOKENS}; gptq: all)"
+        "--tokens",
+        type=int,
+        help=f"tokens of the text to predict (default {DEFAULT_TOKENS}; gptq: all)",
+        metavar="N",
     )
     add_activations_argument(parser)
     add_kv_dtype_argument(parser)

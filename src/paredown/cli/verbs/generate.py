@@ -45,9 +45,7 @@ _TWICE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "prompt", nargs="?", help="text to continue (default, or with -: what stdin holds)"
-    )
+    parser.add_argument("prompt", nargs="?", help="text to continue (default, and for -: stdin)")
     parser.add_argument(
         "-m",
         "--model",
@@ -55,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
     )
     parser.add_argument(
-        "--prompts-file", type=Path, help="a prompt per line, answered as one batch", metavar="FILE"
+        "--prompts-file",
+        type=Path,
+        help="file with a prompt in each line, answered as one batch",
+        metavar="FILE",
     )
     parser.add_argument("--echo", action="store_true", help="print the prompt before its answer")
     add_common_arguments(parser, model=None, decode_threads=True)

@@ -32,7 +32,7 @@ from paredown.spec.weight import WeightSpec
 
 EXAMPLES = """examples:
   paredown inspect
-  paredown inspect my-model --weights int4-g32 --batch 8 --context 4096
+  paredown inspect my-model --weights int4-g32 --batch 8 --context 2048
   paredown inspect config.json --machine h100 --plot roofline.png
   paredown inspect my-model --symbolic
 """
@@ -57,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt-tokens", type=int, default=None, help="tokens of a prompt (default 512)"
     )
     parser.add_argument(
-        "--context", type=int, default=None, help="tokens of a sequence that decodes (default 1024)"
+        "--context",
+        type=int,
+        default=None,
+        help="tokens of a sequence that decodes, at most what the model holds (default 1024)",
     )
     parser.add_argument(
         "--weights", default=None, help="format of the linear layers (default: as they are stored)"

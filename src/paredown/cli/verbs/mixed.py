@@ -36,30 +36,53 @@ the budget are written as a recipe (docs/methods/mixed_precision.md).
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("-o", "--output", type=Path, required=True, help="recipe file to write")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="recipe file to write", metavar="FILE"
+    )
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument(
         "--average-bits",
         type=float,
         default=DEFAULT_BITS,
-        help="of codes per weight of the linear layers (default %(default)s)",
+        help="bits of a code, on average over the weights of linear layers (default %(default)s)",
+        metavar="N",
     )
     budget.add_argument(
-        "--megabytes", type=float, help="for the linear layers, scales and zero points counted"
+        "--megabytes",
+        type=float,
+        help="size of the linear layers with scales and zero points, in place of bits",
+        metavar="MB",
     )
-    parser.add_argument("--group-size", type=int, default=128, help="32, 64 or 128 (default 128)")
+    parser.add_argument(
+        "--group-size",
+        type=int,
+        default=128,
+        help="columns that share a scale: 32, 64 or 128 (default 128)",
+        metavar="N",
+    )
     parser.add_argument(
         "--method",
         choices=list(QUANTIZERS),
         default="gptq",
-        help="that the recipe names (default gptq); losses are those of rounding to nearest",
+        help="method that the recipe names (default gptq); losses are those of rounding to nearest",
     )
     parser.add_argument(
-        "--head", action="store_true", help="the output layer too (it is left in floats otherwise)"
+        "--head",
+        action="store_true",
+        help="choose a width for the output layer too, which is left in floats otherwise",
     )
-    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
-        "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
+        "--text",
+        type=Path,
+        help="UTF-8 text to predict (default: from $PAREDOWN_DATA, else sampled from the model)",
+        metavar="FILE",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        default=DEFAULT_TOKENS,
+        help="tokens of the text to predict (default %(default)s)",
+        metavar="N",
     )
     add_quantized_argument(parser)
     add_common_arguments(parser, threads=False)

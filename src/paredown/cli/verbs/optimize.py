@@ -47,29 +47,50 @@ _WIDE_COLUMNS = 104
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "-o", "--output", type=Path, help="folder for the chosen checkpoint (default: MODEL-small)"
+        "-o",
+        "--output",
+        type=Path,
+        help="folder for the chosen checkpoint (default: MODEL-small)",
+        metavar="OUT",
     )
     _add_bounds(parser)
     parser.add_argument(
-        "--minutes", type=float, help="start nothing that would not end within so many"
+        "--minutes",
+        type=float,
+        help="start nothing that would end later than after N minutes",
+        metavar="N",
     )
     parser.add_argument(
         "--formats",
-        help=f"comma-separated recipes (default: a search): {SYNTAX}, as `paredown compress "
-        "--help` has",
-    )
-    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
-    parser.add_argument(
-        "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
+        help=f"recipes to try, with commas (default: a search): {SYNTAX}, as `paredown compress "
+        "--help` explains, or mixed-BITS, as mixed-4, with a width for each layer",
+        metavar="NAMES",
     )
     parser.add_argument(
-        "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
+        "--text",
+        type=Path,
+        help="UTF-8 text to predict (default: from $PAREDOWN_DATA, else sampled from the model)",
+        metavar="FILE",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        default=DEFAULT_TOKENS,
+        help=f"tokens of the text to predict (default {DEFAULT_TOKENS})",
+        metavar="N",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=DEFAULT_ROUNDS,
+        help="rounds of timing (default %(default)s)",
+        metavar="N",
     )
     add_calibration_arguments(parser, DEFAULT_SAMPLES)
     add_quantized_argument(parser)
     reports = parser.add_mutually_exclusive_group()
     reports.add_argument(
-        "--report", type=Path, help="folder for the report (default: -o + -report)"
+        "--report", type=Path, help="folder for the report (default: OUT-report)", metavar="FOLDER"
     )
     reports.add_argument("--no-report", action="store_true", help="write no report")
     add_common_arguments(parser)
@@ -83,18 +104,31 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-quality-loss",
-        help="perplexity that may be lost (default 1%% where nothing is bounded)",
+        help="perplexity that may be lost: 2%% (default 1%% where nothing is bounded)",
+        metavar="SHARE",
     )
     for option, unit, what in (
         ("--max-kl", "NATS", "KL divergence to the original, per token"),
         ("--max-mb", "MB", "size of the folder's weights"),
-        ("--min-decode", "TOKENS_PER_S", "of one sequence"),
-        ("--max-first-token-s", "S", "to read a prompt of --prompt-tokens"),
-        ("--max-memory-mb", "MB", "for --sequences of --prompt-tokens each"),
+        ("--min-decode", "TOKENS_PER_S", "speed that one sequence must decode at"),
+        ("--max-first-token-s", "S", "time to read a prompt of --prompt-tokens"),
+        ("--max-memory-mb", "MB", "memory of weights, and of --sequences of --prompt-tokens each"),
     ):
         group.add_argument(option, type=float, metavar=unit, help=what)
-    group.add_argument("--prompt-tokens", type=int, default=DEFAULT_PROMPT_TOKENS, metavar="N")
-    group.add_argument("--sequences", type=int, default=1, metavar="N")
+    group.add_argument(
+        "--prompt-tokens",
+        type=int,
+        default=DEFAULT_PROMPT_TOKENS,
+        metavar="N",
+        help="tokens that the bounds above speak of (default %(default)s)",
+    )
+    group.add_argument(
+        "--sequences",
+        type=int,
+        default=1,
+        metavar="N",
+        help="sequences that memory is bounded for (default %(default)s)",
+    )
 
 
 def _bounds(args: argparse.Namespace) -> Bounds:

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="say too what would have to be faster, and how much, for N machines",
     )
     parser.add_argument(
-        "--price-per-hour", type=float, default=None, metavar="P", help="of one machine"
+        "--price-per-hour", type=float, default=None, metavar="P", help="price of one machine"
     )
     parser.add_argument("--plot", type=Path, default=None, help="latencies and queue, as a PNG")
     add_common_arguments(parser, model=MODEL_OR_CONFIG)

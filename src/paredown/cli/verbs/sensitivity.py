@@ -34,7 +34,7 @@ DEFAULT_GRID = "int8-tensor"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "--format", default=DEFAULT_FORMAT, help="of the weights (default %(default)s)"
+        "--format", default=DEFAULT_FORMAT, help="format of the weights (default %(default)s)"
     )
     parser.add_argument(
         "--by",
@@ -42,29 +42,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"comma-separated parts: {', '.join(PART_KINDS)} (default %(default)s)",
     )
     parser.add_argument(
-        "--head", action="store_true", help="the output layer too, as a part of its own"
+        "--head", action="store_true", help="measure the output layer too, as a part of its own"
     )
     parser.add_argument(
         "--activations",
         action="store_true",
-        help="the decoder's points too, in --grid",
+        help="measure what rounding activations to --grid costs too",
     )
     parser.add_argument(
         "--grid",
         default=DEFAULT_GRID,
-        help="of activations: int1 to int8, fp8_e4m3 or fp8_e5m2, then -tensor, -token or -gN, "
-        "then -asym or nothing; or fp16, bf16 (default %(default)s)",
+        help="grid of activations: int1 to int8, fp8_e4m3 or fp8_e5m2, then -tensor, -token or "
+        "-gN, then -asym or nothing; or fp16, bf16 (default %(default)s)",
     )
     parser.add_argument(
         "--kv",
         choices=KV_GRID_DTYPES,
-        help="keys and values too, layer by layer, in this format (docs/methods/kv_cache.md)",
+        help="measure keys and values in this format too, by layer (docs/methods/kv_cache.md)",
     )
-    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
-        "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
+        "--text",
+        type=Path,
+        help="UTF-8 text to predict (default: from $PAREDOWN_DATA, else sampled from the model)",
+        metavar="FILE",
     )
-    parser.add_argument("--report", type=Path, help="folder for the picture and the figures")
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        default=DEFAULT_TOKENS,
+        help="tokens of the text to predict (default %(default)s)",
+        metavar="N",
+    )
+    parser.add_argument(
+        "--report", type=Path, help="folder for the picture and the figures", metavar="FOLDER"
+    )
     add_quantized_argument(parser)
     add_common_arguments(parser, threads=False)
 

@@ -55,7 +55,7 @@ EXAMPLES = """examples:
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
 A checkpoint with a verification.json is checked against it before the first answer, and refused
-where it is not what was verified (docs/verification.md).
+where it is not what was verified (docs/guide/verification.md).
 SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and exit.
 """
 EXIT_FAILED = 1
@@ -64,7 +64,9 @@ EXIT_INTERRUPTED = 130
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("--host", default=Listen.host, help=f"default: {Listen.host}")
+    parser.add_argument(
+        "--host", default=Listen.host, help=f"address to listen on (default: {Listen.host})"
+    )
     parser.add_argument(
         "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"
     )

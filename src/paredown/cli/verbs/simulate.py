@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_machine_argument(parser)
     parser.add_argument(
-        "--machines", type=int, default=1, metavar="N", help="how many of them (default 1)"
+        "--machines", type=int, default=1, metavar="N", help="number of machines (default 1)"
     )
     parser.add_argument(
         "--weights",
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=None,
         metavar="N",
-        help=f"how many (default {_DEFAULT_REQUESTS}, or all of the trace)",
+        help=f"number of requests (default {_DEFAULT_REQUESTS}, or all of the trace)",
     )
     parser.add_argument(
         "--on-share",
@@ -84,7 +84,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="answers kept for who asks the same again, as a trace with hash ids tells",
+        help="answers that a response cache keeps for repeated requests, with a trace that has "
+        "hash ids",
     )
     add_limit_arguments(parser)
     add_schedule_arguments(parser)

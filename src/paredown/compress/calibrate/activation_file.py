@@ -1,7 +1,7 @@
-"""What flows from one transformer layer to the next, kept on disk: [N, T, D] float32.
+"""The activations between two transformer layers, kept on disk: [N, T, D] float32.
 
-A file has no header; the next batch is read when it is asked for, so that memory holds one batch
-however long the calibration text is. What the system's cache has room for never reaches a disk.
+A file has no header. Each batch is read on demand, so that memory holds only one batch for a
+calibration text of any length. Data that fits in the system's cache never reaches the disk.
 """
 
 import os
@@ -21,7 +21,7 @@ ITEM_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationFile:
-    """`num_sequences` of `num_tokens` rows of `num_columns` numbers each."""
+    """A file of `num_sequences` sequences with `num_tokens` rows of `num_columns` numbers."""
 
     path: Path
     num_sequences: int
@@ -36,7 +36,7 @@ class ActivationFile:
         return self.path.is_file() and self.path.stat().st_size == self.num_bytes
 
     def batches(self, batch_size: int) -> Iterator[Tensor]:
-        """[B, T, D] each, in order; the last may be smaller."""
+        """Yields batches [B, T, D] in order; the last may be smaller."""
         shape = (-1, self.num_tokens, self.num_columns)
         sequence = self.num_tokens * self.num_columns
         for start in range(0, self.num_sequences, batch_size):
@@ -48,11 +48,11 @@ class ActivationFile:
             yield torch.from_numpy(values.reshape(shape))
 
     def write(self, batches: Iterable[Tensor], *, lasting: bool = True) -> None:
-        """The file appears whole or not at all; one that is not `lasting` need not outlive the
-        machine's next crash. Raises OutputError when the disk takes no more."""
+        """Writes the file whole or not at all. A file that is not `lasting` may be lost in a crash
+        of the machine. Raises OutputError if the disk is full."""
         partial = self.path.with_suffix(".partial")
         try:
-            partial.unlink(missing_ok=True)  # of a run that was killed
+            partial.unlink(missing_ok=True)  # left by a killed run
             with make_file(partial, PRIVATE) as file:
                 for batch in batches:
                     file.write(batch.contiguous().numpy().data)

@@ -13,18 +13,18 @@ from paredown.models.decoder.points import Tap
 from paredown.models.decoder.read import load_layer
 from paredown.spec.model import ModelSpec
 
-# A batch's attention scores would take this much if they were kept, the largest thing in a layer of
-# long windows. Tensors of 32 MB and more are new pages from the system each time.
+# The size that a batch's attention scores would have if they were kept; for long windows they are a
+# layer's largest tensor. Tensors of 32 MB and more get new pages from the system each time.
 _SCORES_BYTES = 24 << 20
 
 
 class StopForwardError(Exception):
-    """Ends a forward pass at the point where all that was wanted has been seen."""
+    """Ends a forward pass once everything that is wanted has been seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBlock:
-    """See compress/quantize/method.py: Block."""
+    """Implements Block of compress/quantize/method.py."""
 
     spec: ModelSpec
     layer: Layer
@@ -54,7 +54,7 @@ class LayerBlock:
 
 
 def stopping(tap: Tap, stop_after: str | None) -> Tap:
-    """The tap, and StopForwardError after a point."""
+    """Returns the tap, which raises StopForwardError after a point."""
 
     def watched(point: str, x: Tensor) -> Tensor:
         changed = tap(point, x)
@@ -66,7 +66,7 @@ def stopping(tap: Tap, stop_after: str | None) -> Tap:
 
 
 def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> LayerBlock:
-    """Layer `index` of the source in float32; nothing else of the model is read."""
+    """Loads layer `index` of the source in float32; nothing else of the model is read."""
     spec = source.spec
     layer = load_layer(source, index)
     layer.is_fused = True
@@ -82,7 +82,7 @@ def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> L
 
 
 def batch_size(spec: ModelSpec, num_tokens: int) -> int:
-    """Windows that pass through a layer side by side."""
+    """Returns how many windows pass through a layer together."""
     num_heads = max(layer.attention.num_heads for layer in spec.layer_counts)
     scores_bytes = 4 * num_heads * num_tokens * num_tokens
     return max(1, _SCORES_BYTES // scores_bytes)

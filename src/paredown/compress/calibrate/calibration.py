@@ -1,4 +1,4 @@
-"""The text that calibration looks at, as tokens."""
+"""The calibration text, as tokens."""
 
 import hashlib
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """`windows_NT`: N windows of T tokens. `source` says for reports where they come from.
+    """`windows_NT` has N windows of T tokens. `source` says in reports where they come from.
 
-    `true_sequential` lets the linear layers of one transformer layer see what those before them in
-    that layer became, not only earlier layers (GPTQ's --true-sequential)."""
+    With `true_sequential` the linear layers of a transformer layer see the quantized linear layers
+    before them in that layer, not only earlier layers (GPTQ's --true-sequential).
+    """
 
     windows_NT: npt.NDArray[np.int64]
     source: str

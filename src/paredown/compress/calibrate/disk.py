@@ -1,8 +1,8 @@
-"""How much disk the activations of a calibration will take at their peak, before it begins.
+"""Predicts how much disk a calibration's activations will take at their peak.
 
-While a layer is at work, three files are there: what enters it, what it has made of that so far,
-and what is made next (passes.py): one of them may hold attention's heads, the others hidden states.
-Codes of finished layers are small beside them and come to what the checkpoint itself will take.
+During a layer there are three files: its inputs, an intermediate one, and the next one that is
+being made (passes.py). One of them may hold attention's heads, the others hidden states. Codes of
+finished layers are smaller, about as large as the final checkpoint.
 """
 
 import shutil
@@ -19,8 +19,8 @@ _NUM_HIDDEN = 2
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationDisk:
-    """The disk space for `num_sequences` windows of `num_tokens` tokens, each `hidden_size`
-    numbers, or `heads_size` for what all heads of attention make."""
+    """The disk space for `num_sequences` windows of `num_tokens` tokens. A token has `hidden_size`
+    numbers, or `heads_size` for the outputs of all attention heads."""
 
     num_sequences: int
     num_tokens: int
@@ -29,18 +29,18 @@ class CalibrationDisk:
 
     @property
     def num_columns(self) -> int:
-        """The numbers that all files together hold for a token."""
+        """The numbers per token in all files together."""
         return _NUM_HIDDEN * self.hidden_size + max(self.hidden_size, self.heads_size)
 
     @property
     def total(self) -> int:
-        """Bytes."""
+        """The disk space in bytes."""
         return self.num_sequences * self.num_tokens * self.num_columns * ITEM_BYTES
 
     def require(self, folder: Path) -> None:
-        """`folder` is the workspace, there or not. Raises CapacityError, with the arithmetic, when
-        the disk has no room for them beside what an interrupted run left, which is used or
-        removed."""
+        """Raises CapacityError, with the arithmetic, if the disk has too little room. `folder` is
+        the workspace, which need not exist; its files from an interrupted run count as free, since
+        they are used or removed."""
         there = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
         left = sum(file.stat().st_size for file in folder.glob(f"{INPUTS}*"))
         free = shutil.disk_usage(there).free + left

@@ -1,13 +1,13 @@
-"""What calibration makes of experts that saw few tokens, or none.
+"""Calibration of experts that saw few tokens, or none.
 
-The router decides which tokens an expert is shown. Where these are not many times the columns,
-second moments are known badly, and GPTQ that believes them can do harm. So they are shrunk towards
-the identity (Ledoit and Wolf, 2004): of N tokens and I columns, with m the mean of H's diagonal,
+The router decides which tokens an expert sees. Unless these are many times the columns, second
+moments are unreliable, and GPTQ can do harm by trusting them. They are therefore shrunk towards
+the identity (Ledoit and Wolf, 2004). With N tokens, I columns, and m the mean of H's diagonal:
 
     H + 0.5 (I / N) m Id
 
-which fades as tokens come. Without any token it is the identity: all inputs alike, by which GPTQ is
-round to nearest and AQLM fits the weights alone. docs/internals/experts.md has what it gains.
+The added term fades as tokens come. Without any token the result is the identity: GPTQ then rounds
+to nearest, and AQLM fits the weights alone. docs/internals/experts.md shows the gain.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,14 +21,14 @@ from paredown.models.decoder.points import input_point
 from paredown.spec.experts import EXPERTS, expert_index, split_role
 from paredown.units import format_ranges
 
-# Measured on inputs of the built-in model (benchmarks/few_tokens.py): from 0.3 to 1 the losses are
-# alike, and never above those of round to nearest.
+# Measured on inputs of the built-in model (benchmarks/few_tokens.py): losses are alike from 0.3 to
+# 1, and never above those of round to nearest.
 SHRINKAGE = 0.5
 
 
 class ExpertStatistics(InputStatistics):
-    """The statistics of one expert, shrunk. Where it saw fewer tokens than it has columns,
-    `largest` is that of `all_experts`, all those of the layer at the same place."""
+    """The shrunk statistics of one expert. If it saw fewer tokens than it has columns, `largest`
+    is that of `all_experts`, the statistics of all the layer's experts at the same place."""
 
     def __init__(self, own: InputStatistics, all_experts: Iterable[InputStatistics]) -> None:
         super().__init__(own.num_columns)
@@ -44,8 +44,8 @@ class ExpertStatistics(InputStatistics):
 
 
 def shrunk(moments: Moments | None, num_columns: int, shrinkage: float = SHRINKAGE) -> Moments:
-    """The moments of one expert with a share of their mean diagonal added. None stands for an
-    expert that saw no token: it gets the identity."""
+    """Returns the moments of one expert with a share of their mean diagonal added. None stands for
+    an expert that saw no token; it gets the identity."""
     if moments is None:
         return Moments(hessian_II=torch.eye(num_columns), num_rows=0)
     hessian_II = moments.hessian_II.clone()
@@ -55,18 +55,18 @@ def shrunk(moments: Moments | None, num_columns: int, shrinkage: float = SHRINKA
 
 
 def expert_statistics(point: str, seen: Mapping[str, InputStatistics]) -> ExpertStatistics:
-    """The statistics of an expert's point, out of those of all points."""
+    """Returns the statistics of an expert's point, from those of all points."""
     return ExpertStatistics(seen[point], [seen[one] for one in _same_place(point, seen)])
 
 
 class FewTokens:
-    """Which experts of a layer saw few tokens, and what that meant for them."""
+    """Records which experts of a layer saw few tokens, and what that means for them."""
 
     def __init__(self) -> None:
         self._experts: dict[str, set[int]] = {}
 
     def add(self, role: str, seen: InputStatistics, blind: str, *, has_static_scale: bool) -> None:
-        """`blind` is what the method does without any input."""
+        """Adds an expert. `blind` says what the method does without any input."""
         expert = expert_index(role)
         if expert is None or seen.num_rows >= seen.num_columns:
             return
@@ -83,7 +83,7 @@ class FewTokens:
 
 
 def unseen_experts(roles: Iterable[str], seen: Collection[str], what: str) -> list[str]:
-    """A note on the experts of these roles without an observation among `seen`, by point."""
+    """Returns a note on those experts of the roles that have no observation in `seen`."""
     experts = {
         index
         for role in roles
@@ -94,7 +94,8 @@ def unseen_experts(roles: Iterable[str], seen: Collection[str], what: str) -> li
 
 
 def largest_input(point: str, absmax: Mapping[str, Tensor]) -> float:
-    """The largest input of a point, or of the other experts' where this one saw no token."""
+    """Returns the largest input of a point, or that of the other experts if this one saw no
+    token."""
     points = [point] if point in absmax else _same_place(point, absmax)
     return max(float(absmax[one].max()) for one in points)
 
@@ -104,6 +105,6 @@ def _names(experts: Iterable[int]) -> str:
 
 
 def _same_place(point: str, known: Iterable[str]) -> list[str]:
-    """The points of all experts where this one's is."""
+    """Returns the points at the same place in all experts."""
     place = split_role(point)[1]
     return [one for one in known if expert_index(one) is not None and split_role(one)[1] == place]

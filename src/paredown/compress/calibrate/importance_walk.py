@@ -1,7 +1,7 @@
-"""The importance of columns, found by passing a text through the model as it is, one transformer
-layer in memory at a time.
+"""Finds the importance of columns by passing a text through the unchanged model, with one
+transformer layer in memory at a time.
 
-A workspace keeps what is finished, so that a run that was killed goes on (calibrate/workspace.py).
+A workspace keeps finished layers, so that a killed run can resume (calibrate/workspace.py).
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class SquareSum:
         self.num_rows = 0
 
     def add(self, x: Tensor) -> None:
-        """Counts in the rows of `x` [.., I]. Raises CheckpointError where one is not finite."""
+        """Adds the rows of `x` [.., I]. Raises CheckpointError if one is not finite."""
         x_NI = x.reshape(-1, x.shape[-1]).double()
         sums_I = x_NI.square().sum(dim=0)
         if not bool(torch.isfinite(sums_I).all()):
@@ -45,7 +45,7 @@ class SquareSum:
         self.num_rows += x_NI.shape[0]
 
     def tensors(self, module: str) -> dict[str, StoredTensor]:
-        """Gives the tensors that the workspace keeps of it."""
+        """Returns the tensors that the workspace keeps of it."""
         sums_I = self._sums_I.float().numpy()
         rows = np.array([self.num_rows], np.float32)
         return {
@@ -57,8 +57,8 @@ class SquareSum:
 def importance_walk(
     source: Checkpoint, calibration: Calibration, workspace: Workspace, on_progress: OnProgress
 ) -> Importance:
-    """The importance of the columns of every linear layer. Raises CapacityError before any work
-    where it does not fit in memory, CheckpointError for inputs that are not finite."""
+    """Returns the importance of the columns of every linear layer. Raises CapacityError before any
+    work if it does not fit in memory, CheckpointError for inputs that are not finite."""
     spec = source.spec
     predict_memory(
         spec, calibration.num_tokens, needs_hessian=False, has_transforms=False
@@ -89,7 +89,7 @@ def _embedded(source: Checkpoint, calibration: Calibration) -> Iterator[Tensor]:
 
 
 def _outputs(block: LayerBlock, sums: dict[str, SquareSum]) -> Iterator[Tensor]:
-    """Yields the outputs of the layer; `sums` takes in what its linear layers read, by point."""
+    """Yields the layer's outputs; `sums` records the inputs of its linear layers, by point."""
     spec, index = block.spec, block.layer.index
     shapes = spec.linear_shapes(index)
     widths = {input_point(role): columns for role, (_, columns) in shapes.items()}
@@ -119,7 +119,7 @@ def _layer_tensors(
 def _output_inputs(
     source: Checkpoint, workspace: Workspace, shape: tuple[int, int, int]
 ) -> SquareSum:
-    """Yields the inputs of the output layer."""
+    """Returns the sum over the inputs of the output layer."""
     spec = source.spec
     norm = make_norm(spec.final_norm, spec.hidden_size)
     norm.load_state_dict(

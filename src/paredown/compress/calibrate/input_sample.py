@@ -1,4 +1,5 @@
-"""What a layer's linear layers read during calibration: per column, and a bounded sample of it.
+"""The inputs of a layer's linear layers during calibration: statistics per column, and a bounded
+sample.
 
 Shapes: N sequences, T tokens, I columns.
 """
@@ -14,17 +15,17 @@ from paredown.compress.quantize.method import Block
 from paredown.errors import ConfigError
 from paredown.models.decoder.points import last_point
 
-# Rows that are kept of one expert: what clipping looks at (compress/quantize/awq.py).
+# The number of rows kept of one expert, used for clipping (compress/quantize/awq.py).
 EXPERT_TOKENS = 512
-# A sampled sequence gives its first tokens only: what causal attention says of them depends on
-# nothing later, and more sequences are seen.
+# Only the first tokens of a sampled sequence are kept: causal attention makes them independent of
+# later ones, and so more sequences are seen.
 PREFIX_TOKENS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """`absmax_I` and `absmean_I` are over all calibration tokens; `sample_NTI` holds the first
-    sequences, no more tokens than were asked for (but at least a sequence)."""
+    """`absmax_I` and `absmean_I` cover all calibration tokens. `sample_NTI` has the first
+    sequences, with no more tokens than asked for, but at least one sequence."""
 
     absmax_I: Tensor
     absmean_I: Tensor
@@ -32,7 +33,7 @@ class Observation:
 
 
 def check_sample(num_tokens: int) -> None:
-    """Raises ConfigError for a sample of nothing."""
+    """Raises ConfigError for an empty sample."""
     if num_tokens < 1:
         raise ConfigError(
             "num_tokens is too small to compare anything on", seen=num_tokens, remedy="Give more."
@@ -40,14 +41,14 @@ def check_sample(num_tokens: int) -> None:
 
 
 class Sample:
-    """The first tokens of the first sequences: `num_tokens`, but at least a sequence's."""
+    """Keeps the first tokens of the first sequences: `num_tokens`, but at least one sequence's."""
 
     def __init__(self, num_tokens: int) -> None:
         self._num_tokens = num_tokens
         self._kept: list[Tensor] = []
 
     def add(self, x_BTI: Tensor) -> bool:
-        """Whether there is room for more."""
+        """Adds inputs and returns whether there is room for more."""
         length = min(x_BTI.shape[1], PREFIX_TOKENS, self._num_tokens)
         room = max(1, self._num_tokens // length) - sum(part.shape[0] for part in self._kept)
         if room > 0:
@@ -55,25 +56,25 @@ class Sample:
         return room > x_BTI.shape[0]
 
     def values(self) -> Tensor:
-        """[N, T, I]"""
+        """Returns the sample [N, T, I]."""
         return torch.cat(self._kept)
 
 
 class RowSample:
-    """The first `num_tokens` rows of one expert."""
+    """Keeps the first `num_tokens` rows of one expert."""
 
     def __init__(self, num_tokens: int) -> None:
         self._room = num_tokens
         self._kept: list[Tensor] = []
 
     def add(self, x_NI: Tensor) -> bool:
-        """Whether there is room for more."""
+        """Adds rows and returns whether there is room for more."""
         self._kept.append(x_NI[: self._room].clone())
         self._room -= len(self._kept[-1])
         return self._room > 0
 
     def values(self) -> Tensor:
-        """[1, N, I]"""
+        """Returns the sample [1, N, I]."""
         return torch.cat(self._kept)[None]
 
 
@@ -104,13 +105,13 @@ class _Sums:
 
 
 def positions(block: Block, num_tokens: int) -> tuple[tuple[Tensor, Tensor] | None, Tensor]:
-    """The rotation table and the mask of the first tokens."""
+    """Returns the rotation table and the mask of the first tokens."""
     table, mask_TT = block.table, block.mask[:num_tokens, :num_tokens]
     return (None if table is None else (table[0][:num_tokens], table[1][:num_tokens])), mask_TT
 
 
 def sample_inputs(block: Block, num_tokens: int) -> Tensor:
-    """[N, T, D], what enters the layer."""
+    """Returns the layer's inputs [N, T, D]."""
     sample = Sample(num_tokens)
     for x_BTD in block.inputs():
         if not sample.add(x_BTD):
@@ -120,9 +121,9 @@ def sample_inputs(block: Block, num_tokens: int) -> Tensor:
 
 @torch.no_grad()
 def observe(block: Block, points: Iterable[str], num_tokens: int) -> dict[str, Observation]:
-    """One pass of all calibration inputs; at every point the same `num_tokens` tokens are kept, at
-    an expert's its first `EXPERT_TOKENS` at most. An expert that saw no token has no observation.
-    Raises CheckpointError where they are not finite."""
+    """Passes all calibration inputs through the layer once. Every point keeps the same
+    `num_tokens` tokens, an expert's point at most its first `EXPERT_TOKENS`. An expert that saw no
+    token has no observation. Raises CheckpointError for inputs that are not finite."""
     wanted = set(points)
     sums: dict[str, _Sums] = {}
 

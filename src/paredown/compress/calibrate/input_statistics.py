@@ -1,4 +1,4 @@
-"""What calibration learns of the inputs at one point of a layer."""
+"""InputStatistics: the statistics of the inputs at one point of a layer during calibration."""
 
 import math
 
@@ -10,15 +10,15 @@ from paredown.compress.quantize.method import Moments
 from paredown.formats.floating import cast
 from paredown.spec.weight import ScaleDType
 
-# The largest magnitude gets the code 127.5, as compressed-tensors' symmetric scales do.
+# The largest magnitude gets the code 127.5, as in compressed-tensors' symmetric scales.
 _STEPS = 127.5
-# Inputs that were always zero; any scale fits them.
+# The assumed magnitude for inputs that were always zero; any scale fits them.
 _SMALLEST = 1e-5
 
 
 class InputStatistics:
-    """`largest` is the largest magnitude of `num_rows` rows; second moments are summed where
-    `wants_hessian` says so before the first batch."""
+    """`largest` is the largest magnitude of `num_rows` rows. Second moments are summed if
+    `wants_hessian` was set before the first batch."""
 
     def __init__(self, num_columns: int) -> None:
         self.wants_hessian = False
@@ -29,7 +29,7 @@ class InputStatistics:
         self._moments: Moments | None = None
 
     def add(self, x: Tensor) -> None:
-        """Counts in [.., I] inputs. Raises CheckpointError where one is not finite."""
+        """Adds [.., I] inputs. Raises CheckpointError if one is not finite."""
         largest = float(x.abs().max())
         if not math.isfinite(largest):
             raise inputs_not_finite(largest)
@@ -41,17 +41,17 @@ class InputStatistics:
             self._hessian.add(x)
 
     def moments(self) -> Moments | None:
-        """The moments of all inputs so far; None where they were not wanted."""
+        """Returns the moments of all inputs so far; None if they were not wanted."""
         if self._moments is None and self._hessian is not None:
             self._moments = self._hessian.moments()
         return self._moments
 
     def static_scale(self, dtype: ScaleDType) -> float:
-        """The scale of int8_static activations, storable in `dtype`."""
+        """Returns the scale of int8_static activations, storable in `dtype`."""
         return static_input_scale(self.largest, dtype)
 
 
 def static_input_scale(largest: float, dtype: ScaleDType) -> float:
-    """For inputs of at most that magnitude, storable in `dtype`."""
+    """Returns the scale for inputs of at most that magnitude, storable in `dtype`."""
     scale = np.array([max(largest, _SMALLEST) / _STEPS], np.float32)
     return float(cast(scale, dtype).tensor.to_float32()[0])

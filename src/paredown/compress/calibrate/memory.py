@@ -1,8 +1,8 @@
-"""How much memory a calibration will take at its peak, before it begins.
+"""Predicts how much memory a calibration will take at its peak.
 
-Added up is what is alive at once in the worst moment of the worst layer: its float32 weights, the
-second moments and their factors for the widest input, a batch's values between operations, and the
-tables before the layers. What PyTorch itself takes was measured once (benchmarks/calibration/).
+It adds up what is alive in the worst moment of the worst layer: float32 weights, second moments
+and their factors for the widest input, a batch's intermediate values, and the tables before the
+layers. PyTorch's own memory was measured once (benchmarks/calibration/).
 """
 
 from collections.abc import Mapping
@@ -17,28 +17,28 @@ from paredown.spec.experts import expert_index, split_role
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
 
-# The libraries' code and their buffers, in resident memory.
+# The libraries' code and buffers, in resident memory.
 BASE_BYTES = 500 << 20
-# float32 copies of a linear layer's weight while it is quantized: the original, the one that takes
-# the errors in, its codes, the scratch of a stretch of columns.
+# The float32 copies of a linear layer's weight while it is quantized: the original, the one that
+# absorbs errors, its codes, and the scratch of a stretch of columns.
 _WEIGHT_COPIES = 4
-# Beside all H of a pass, for one of them: its factor, a scratch matrix of the factorization, and
-# what is shrunk of an expert's.
+# For one H, beside all those of a pass: its factor, a scratch matrix of the factorization, and the
+# shrunk H of an expert.
 _HESSIAN_COPIES = 2
 _EXPERT_HESSIAN_COPIES = 3
-# Tensors of a batch alive at once, in units of the hidden and of the intermediate size.
+# The tensors of a batch alive at once, in units of the hidden and of the intermediate size.
 _HIDDEN_COPIES = 8
 _INTERMEDIATE_COPIES = 3
 _SCORES_COPIES = 3
-# A layer's float32 weights while a transform searches: kept, tried, being rounded. It compares on
-# at most this many tokens, in prefixes of windows.
+# The float32 copies of a layer's weights while a transform searches: kept, tried, being rounded. It
+# compares on at most this many tokens, in prefixes of windows.
 _SEARCH_COPIES = 3
 _SEARCH_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationMemory:
-    """All in bytes."""
+    """The terms of the peak memory, in bytes."""
 
     base: int
     tables: int
@@ -52,7 +52,7 @@ class CalibrationMemory:
         return sum(asdict(self).values())
 
     def require(self) -> None:
-        """Raises CapacityError, with the arithmetic, when it does not fit now."""
+        """Raises CapacityError, with the arithmetic, if it does not fit now."""
         available = available_memory_bytes()
         if self.total <= available:
             return
@@ -96,7 +96,7 @@ def _num_values(shapes: Mapping[str, tuple[int, int]]) -> int:
 
 
 def _num_moments(shapes: Mapping[str, tuple[int, int]]) -> int:
-    """Numbers of the pass that sums most: all experts are summed in one."""
+    """Returns the numbers in the moments of the largest pass, which sums all experts at once."""
     most = 0
     for point in dict.fromkeys(INPUT_POINTS.values()):
         inputs = {
@@ -112,7 +112,8 @@ def _num_moments(shapes: Mapping[str, tuple[int, int]]) -> int:
 
 
 def _expert_samples(spec: ModelSpec, shapes: Mapping[str, tuple[int, int]]) -> int:
-    """Numbers that a search keeps of what each expert and its last linear layer read."""
+    """Returns the numbers that a search keeps of the inputs of each expert and its last linear
+    layer."""
     downs = [
         columns
         for role, (_, columns) in shapes.items()

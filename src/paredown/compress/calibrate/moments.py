@@ -1,4 +1,4 @@
-"""The second moments of a linear layer's inputs, summed batch by batch (GPTQ, arXiv 2210.17323).
+"""Sums the second moments of a linear layer's inputs batch by batch (GPTQ, arXiv 2210.17323).
 
 Shapes: N rows of inputs so far, I input columns.
 """
@@ -9,22 +9,22 @@ from torch import Tensor
 from paredown.compress.quantize.method import Moments
 from paredown.errors import CheckpointError
 
-# Only the lower triangle is summed, in stripes of this many columns: little more than half the
-# work, and stripes wide enough for a matrix product to run at its speed.
+# Only the lower triangle is summed, in stripes of this many columns. That is little more than half
+# the work, in stripes wide enough for an efficient matrix product.
 _STRIPE_COLUMNS = 512
 
 
 class HessianSum:
-    """H = 2/N sum of x x^T over the rows x so far, as a running mean in float32. It needs the
-    memory of H [I, I] and no other."""
+    """H = 2/N times the sum of x x^T over the rows x so far, as a running mean in float32. It
+    needs only the memory of H [I, I]."""
 
     def __init__(self, num_columns: int) -> None:
         self._hessian_II = torch.zeros(num_columns, num_columns, dtype=torch.float32)
         self._num_rows = 0
 
     def add(self, x: Tensor) -> None:
-        """Counts in the rows of `x` [.., I] of any float dtype. Raises CheckpointError where one
-        of its values is not finite; the sum is as before then."""
+        """Adds the rows of `x` [.., I] of any float dtype. Raises CheckpointError if a value is
+        not finite; the sum then stays as it was."""
         x_NI = x.reshape(-1, x.shape[-1]).float()
         if x_NI.shape[0] == 0:
             return
@@ -40,8 +40,8 @@ class HessianSum:
         self._num_rows = total
 
     def moments(self) -> Moments:
-        """The sum so far, exactly symmetric; it shares its memory with this object. Raises
-        CheckpointError when squares of the inputs passed the largest float."""
+        """Returns the sum so far, exactly symmetric; it shares its memory with this object. Raises
+        CheckpointError if squares of the inputs exceeded the largest float."""
         hessian_II = self._hessian_II
         for first in range(0, hessian_II.shape[0], _STRIPE_COLUMNS):
             last = first + _STRIPE_COLUMNS

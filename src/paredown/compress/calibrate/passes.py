@@ -1,11 +1,11 @@
-"""Passes over a layer whose linear layers are finished one group after the other: what lies before
-the first unfinished one is kept on disk and not computed again.
+"""Passes over a layer whose linear layers are finished group by group. Values before the first
+unfinished group are kept on disk and not computed again:
 
-    o_input          what attention made, once q, k and v are finished
+    o_input          attention's output, once q, k and v are finished
     attention_sum    the sum after attention, once o is finished too
 
-The same numbers go through the same operations as in one pass from the beginning, bit for bit.
-Shapes: B sequences, T tokens, D hidden size, O columns of all heads.
+The same numbers pass through the same operations as in one full pass, bit for bit. Shapes: B
+sequences, T tokens, D hidden size, O columns of all heads.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -23,8 +23,8 @@ _SUM = "attention_sum"
 
 
 class Passes:
-    """The passes of all windows through one layer's block. Its files lie in the workspace until the
-    layer is finished."""
+    """The passes of all windows through one layer's block. Its files stay in the workspace until
+    the layer is finished."""
 
     def __init__(self, block: LayerBlock, workspace: Workspace) -> None:
         self._block = block
@@ -33,8 +33,8 @@ class Passes:
         self._sum: ActivationFile | None = None
 
     def observe(self, tap: Tap, points: Collection[str]) -> None:
-        """Lets `tap` see the values at `points`, inputs of linear layers. What comes before the
-        first of them is finished; after the pass it may be kept."""
+        """Lets `tap` see the values at `points`, inputs of linear layers. Everything before the
+        first point is finished, so its values may be kept after the pass."""
         first, last = _first_point(points), last_point(points)
         if self._sum is not None:
             self._run(tap, last)
@@ -51,12 +51,12 @@ class Passes:
             self._block.run(tap, stop_after=last)
 
     def outputs(self) -> Iterator[Tensor]:
-        """Yields the outputs of the layer as it is now, [B, T, D] each."""
+        """Yields the layer's current outputs, [B, T, D] each."""
         for sum_BTD, x_BTD in self._known_sums():
             yield self._block.layer.add_mlp(sum_BTD, x_BTD)
 
     def close(self) -> None:
-        """Removes what was kept."""
+        """Removes the kept files."""
         self._drop_mixed()
         if self._sum is not None:
             self._sum.path.unlink()
@@ -69,14 +69,14 @@ class Passes:
                     self._block.layer.add_mlp(sum_BTD, x_BTD)
 
     def _sums(self, tap: Tap, last: str) -> Iterator[Tensor]:
-        """The sums after attention; `tap` sees them go on to `last`."""
+        """Yields the sums after attention; `tap` sees the pass up to `last`."""
         for sum_BTD, x_BTD in self._known_sums():
             with self._block.tapped(stopping(tap, last)), suppress(StopForwardError):
                 self._block.layer.add_mlp(sum_BTD, x_BTD)
             yield sum_BTD
 
     def _mixtures(self, tap: Tap, last: str) -> Iterator[Tensor]:
-        """Yields the outputs of attention; `tap` sees them go on to `last`."""
+        """Yields the outputs of attention; `tap` sees the pass up to `last`."""
         block = self._block
         for x_BTD in block.inputs():
             mixed_BTO = self._mix(x_BTD)
@@ -85,7 +85,7 @@ class Passes:
             yield mixed_BTO
 
     def _known_sums(self) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """The sums after attention, and what entered the layer where its MLP may need that."""
+        """Yields the sums after attention, and the layer's inputs if its MLP may need them."""
         block = self._block
         if self._sum is not None:
             sums = self._sum.batches(block.batch_size)
@@ -119,7 +119,8 @@ class Passes:
 
 
 def _first_point(points: Iterable[str]) -> str:
-    """The first that a pass meets of these; what an expert reads comes after "mlp_input"."""
+    """Returns the first of these points that a pass reaches; an expert's inputs come after
+    "mlp_input"."""
     return min(("mlp_input" if "." in point else point for point in points), key=LAYER_POINTS.index)
 
 

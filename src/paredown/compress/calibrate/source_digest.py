@@ -1,4 +1,4 @@
-"""A digest of what a checkpoint's files hold, to tell whether an unfinished run is of the same."""
+"""A digest of a checkpoint's files, which tells whether an unfinished run had the same source."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ _HASHED_BYTES = 64 << 20
 
 
 def source_digest(source: Checkpoint) -> str:
-    """The SHA-256 of the files, of which a stretch at a time is in memory."""
+    """Returns the SHA-256 of the files, read one stretch at a time."""
     digest = hashlib.sha256()
     for file in source.files:
         for start in range(0, file.file_bytes, _HASHED_BYTES):

@@ -1,8 +1,10 @@
-"""The walk: one transformer layer in memory at a time, each seeing what the ones before it became.
+"""The walk: calibrates one transformer layer at a time, each with the outputs of the compressed
+layers before it.
 
-For each layer: the transforms, in the recipe's order; then its linear layers by the inputs they
-share (q, k, v; o; gate, up; down), each group calibrated on what flows now; then the next layer's
-inputs, from the layer as it will be stored. This is the one file that walks a model.
+For each layer the walk applies the transforms in the recipe's order. It then quantizes the linear
+layers by shared input (q, k, v; o; gate, up; down), each group calibrated on its current inputs.
+Finally it computes the next layer's inputs with the layer as it will be stored. Only this file
+walks a model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,15 +42,15 @@ from paredown.spec.experts import expert_index, role_kind, split_role
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType
 
-# Activations whose rounding is part of the stored scheme, so that calibration sees it. The others
-# are a choice of the executor.
+# Activations whose rounding is part of the stored scheme, so that calibration applies it. The
+# executor chooses the others.
 _ROUNDED = ("int8_row", "int8_static")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WalkPlan:
-    """The task of a walk. `float_dtype` is that of the tensors that stay floats and of scales;
-    `kv_cache` where keys and values get static scales."""
+    """The task of a walk. `float_dtype` is the dtype of scales and of tensors that stay floats;
+    `kv_cache` is set if keys and values get static scales."""
 
     source: Checkpoint
     schemes: Mapping[str, Scheme]
@@ -58,7 +60,7 @@ class WalkPlan:
     kv_cache: KVFormat | None = None
 
     def role_schemes(self, layer: int) -> dict[str, Scheme]:
-        """The schemes of one layer, by role."""
+        """Returns the schemes of one layer, by role."""
         roles = linear_roles(self.source.spec, layer)
         names = {role: self.source.linear_name(role, layer) for role in roles}
         return {role: self.schemes[name] for role, name in names.items() if name in self.schemes}
@@ -77,7 +79,7 @@ class WalkPlan:
 
 def walk(plan: WalkPlan, workspace: Workspace, on_progress: OnProgress) -> None:
     """Finishes every layer that `workspace` has not finished, and the output layer last. Raises
-    CheckpointError naming the module whose weights or inputs are not finite."""
+    CheckpointError, with the module's name, for weights or inputs that are not finite."""
     with torch.inference_mode():
         _walk(plan, workspace, on_progress)
 
@@ -112,7 +114,7 @@ def _walk(plan: WalkPlan, workspace: Workspace, on_progress: OnProgress) -> None
 
 
 class _LayerWork:
-    """What is done to one layer."""
+    """Compresses one layer."""
 
     def __init__(
         self, plan: WalkPlan, block: LayerBlock, passes: Passes, report: OnProgress
@@ -126,11 +128,11 @@ class _LayerWork:
         self._tensors: dict[str, StoredTensor] = {}
         self._notes: list[str] = []
         self._few = FewTokens()
-        # Those of the last transform: each changes the weights that the one before looked at.
+        # The grids of the last transform: each one changes the weights that the one before used.
         self._grids: Mapping[str, Grid] = {}
 
     def run(self) -> tuple[dict[str, StoredTensor], list[str]]:
-        """The finished tensors by their names in the checkpoint, and the notes."""
+        """Returns the finished tensors by their names in the checkpoint, and the notes."""
         for number, transform in enumerate(self._plan.transforms):
             name = type(transform).__name__
             self._report(name, 0.4 * number / len(self._plan.transforms))
@@ -151,7 +153,7 @@ class _LayerWork:
         return self._tensors, self._notes
 
     def _calibrate_kv(self, form: KVFormat) -> None:
-        """The scales of keys and values, of the layer as it is now."""
+        """Finds the scales of keys and values with the layer in its current state."""
         seen = KVRange()
         with naming(f"layer {self._index}"):
             self._block.run(seen.tap, stop_after="v")
@@ -165,7 +167,7 @@ class _LayerWork:
         return {role: self._plan.target(scheme) for role, scheme in self._schemes.items()}
 
     def _quantize(self, roles: tuple[str, ...]) -> None:
-        """`roles`: all that are quantized at the same time, from one pass over the inputs."""
+        """Quantizes `roles` together, from one pass over the inputs."""
         statistics = self._observe(roles)
         for name, fused in self._plan.source.names.modules(roles, self._index).items():
             role, scheme = fused[0], self._schemes[fused[0]]
@@ -192,7 +194,7 @@ class _LayerWork:
             self._tensors |= _named(name, weight)
 
     def _observe(self, roles: tuple[str, ...]) -> dict[str, InputStatistics]:
-        """The statistics of the inputs of `roles`, by point, as far as their methods want any."""
+        """Returns the statistics of the inputs of `roles`, by point, if their methods need any."""
         watched: dict[str, InputStatistics] = {}
         for role in roles:
             scheme = self._schemes[role]
@@ -212,8 +214,8 @@ class _LayerWork:
         return watched
 
     def _keep_floats(self) -> None:
-        """What transforms may have changed and no quantizer stores: norms, biases, and the linear
-        layers that stay in floats."""
+        """Stores tensors that transforms may have changed and no quantizer stores: norms, biases,
+        and linear layers that stay in floats."""
         source, dtype = self._plan.source, self._plan.float_dtype
         vectors = layer_vectors(source.spec, self._index)
         kept = {vector_tensor(source.names, role, self._index): role for role in vectors}
@@ -229,7 +231,7 @@ class _LayerWork:
             self._keep_float(name, f"{role}.weight", stored)
 
     def _keep_float(self, name: str, role: str, dtype: ScaleDType) -> None:
-        """`role`: a parameter's, or one of those that the tensor holds."""
+        """Stores a float tensor; `role` is a parameter's, or one of those that the tensor holds."""
         parameters, num_blocks = self._parameters(role)
         with naming(name):
             result = cast(stored_rows(parameters, num_blocks).numpy(), dtype)
@@ -239,8 +241,8 @@ class _LayerWork:
         set_rows(parameters, result.tensor.to_float32(), num_blocks)
 
     def _parameters(self, role: str) -> tuple[list[nn.Parameter], int]:
-        """The parameters in one tensor of the checkpoint with that of `role` ("q.weight"), and the
-        blocks in which their rows follow each other."""
+        """Returns the parameters that share a checkpoint tensor with that of `role` ("q.weight"),
+        and the number of blocks in which their rows alternate."""
         layer, names = self._block.layer, self._plan.source.names
         owner = role.rsplit(".", 1)[0]
         num_blocks = names.num_blocks(owner, layer.spec) if owner in names.family.linears else 1
@@ -253,8 +255,8 @@ class _LayerWork:
 
 
 def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tuple[str, ...]]:
-    """Roles that are quantized together: those that share an input, or all. All experts of a layer
-    are one group, from one pass over the inputs."""
+    """Yields the roles that are quantized together: those that share an input, or all. All experts
+    of a layer are one group, from one pass over the inputs."""
     by_point: dict[str, list[str]] = {}
     for own, point in INPUT_POINTS.items():
         roles = [role for role in schemes if split_role(role)[1] == own]
@@ -284,7 +286,7 @@ def _named(name: str, weight: Weight) -> dict[str, StoredTensor]:
 
 
 def _embed(plan: WalkPlan) -> Iterator[Tensor]:
-    """What enters the first layer."""
+    """Yields the inputs of the first layer."""
     calibration = plan.calibration
     size = batch_size(plan.source.spec, calibration.num_tokens)
     for start in range(0, calibration.num_sequences, size):
@@ -294,7 +296,7 @@ def _embed(plan: WalkPlan) -> Iterator[Tensor]:
 def _finish_output(
     plan: WalkPlan, inputs: ActivationFile
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """The output layer, where the recipe quantizes it."""
+    """Quantizes the output layer, if the recipe does so."""
     if plan.output is None:
         return {}, []
     source, name = plan.source, plan.source.names.output

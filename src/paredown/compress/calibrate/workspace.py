@@ -1,13 +1,14 @@
-"""The folder of an unfinished calibration: what is done, so that a killed run can go on.
+"""Workspace: the folder of an unfinished calibration, from which a killed run can resume.
 
     state.json           the fingerprint of the run, the number of finished layers, their notes
-    inputs-00003.f32     what enters layer 3 (activation_file.py)
-    inputs-00003-o_input.f32  what flows in the layer at work, as far as that is known (passes.py)
-    layer-00002.safetensors   the finished tensors of layer 2, as they will stand in the checkpoint
-    lock                 held by the process at work
+    inputs-00003.f32     the inputs of layer 3 (activation_file.py)
+    inputs-00003-o_input.f32  intermediate values of the layer in progress (passes.py)
+    layer-00002.safetensors   the finished tensors of layer 2, as they will be in the checkpoint
+    lock                 held by the running process
 
-A layer counts as finished when state.json says so, which is replaced in one rename after the other
-files are whole. The folder is the user's own (files/own_folder.py): what is in it becomes weights.
+A layer counts as finished when state.json says so; it is replaced in one rename after the other
+files are complete. The folder must be the user's own (files/own_folder.py), since its contents
+become weights.
 """
 
 import fcntl
@@ -32,10 +33,10 @@ from paredown.shell_word import shell_path
 from paredown.units import MEBI
 
 STATE = "state.json"
-# What the names of the activations begin with.
+# The prefix of activation files.
 INPUTS = "inputs-"
 LOCK = "lock"
-# Every name that a run gives a file here, while it is written too; no other file is removed.
+# All names that a run gives to files here, temporary ones included; no other file is removed.
 _OWN_NAME = re.compile(
     r"state\.json|inputs-\d{5}(-\w+)?\.(f32|partial)|layer-\d{5}\.safetensors"
     r"|\.(state\.json|layer-\d{5}\.safetensors)\.[0-9a-f]{8}\.partial"
@@ -44,7 +45,7 @@ _MAX_STATE_BYTES = 16 * MEBI
 
 
 def workspace_path(output: Path) -> Path:
-    """Hidden, beside the checkpoint that is to be."""
+    """Returns the hidden path beside the future checkpoint."""
     return output.absolute().with_name(f".{output.name}.calibration")
 
 
@@ -59,11 +60,11 @@ class Workspace:
     resumed: bool = False
 
     def inputs(self, layer: int, shape: tuple[int, int, int]) -> ActivationFile:
-        """What enters `layer`; `shape` is (sequences, tokens, columns)."""
+        """Returns the file of the inputs of `layer`; `shape` is (sequences, tokens, columns)."""
         return self._activations(f"{layer:05d}", shape)
 
     def inside(self, layer: int, point: str, shape: tuple[int, int, int]) -> ActivationFile:
-        """What passes that point of `layer`."""
+        """Returns the file of the values at that point of `layer`."""
         return self._activations(f"{layer:05d}-{point}", shape)
 
     def _activations(self, place: str, shape: tuple[int, int, int]) -> ActivationFile:
@@ -84,7 +85,7 @@ class Workspace:
         stale.unlink(missing_ok=True)
 
     def tensors(self) -> dict[str, StoredTensor]:
-        """All finished tensors, mapped."""
+        """Returns all finished tensors, mapped."""
         found: dict[str, StoredTensor] = {}
         for layer in range(self.num_finished):
             mapped = read_safetensors(self._layer_path(layer))
@@ -105,17 +106,18 @@ class Workspace:
 
 
 def check_workspace(path: Path) -> None:
-    """Before long work. Raises OutputError for a folder that somebody else can have made."""
+    """Checks the folder before long work. Raises OutputError for one that another user could have
+    made."""
     if os.path.lexists(path):
         _make(path)
 
 
 @contextmanager
 def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
-    """Goes on with what a run of the same fingerprint left, else begins anew. The folder is removed
-    at the end and on errors that would come again; a kill, an interrupt or a full disk leaves it.
-    Raises OutputError when another process works there, it cannot be made, or somebody else can
-    have made what is there."""
+    """Resumes a run of the same fingerprint, or starts anew. The folder is removed at the end, and
+    on errors that would occur again; a kill, an interrupt or a full disk leaves it. Raises
+    OutputError if another process works there, if it cannot be made, or if another user could have
+    made its contents."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _make(path)
@@ -133,7 +135,7 @@ def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
         try:
             yield workspace
         except (CheckpointError, ConfigError, UnsupportedError):
-            with suppress(OSError):  # what was wrong is said, whatever is left
+            with suppress(OSError):  # the original error is raised, even if files remain
                 _remove(path)
             raise
         _remove(path)
@@ -164,7 +166,7 @@ def _take(lock: int, path: Path) -> None:
 
 
 def _read(path: Path, fingerprint: str) -> Workspace:
-    """What is there, if it can be trusted; otherwise an empty folder."""
+    """Returns the folder's state if it can be trusted, else an empty workspace."""
     try:
         state = json.loads(read_own_file(path / STATE, _MAX_STATE_BYTES))
         found = Workspace(
@@ -183,14 +185,14 @@ def _read(path: Path, fingerprint: str) -> Workspace:
 
 
 def _clear(path: Path) -> None:
-    """Removes what runs put there."""
+    """Removes the files of runs."""
     for entry in path.iterdir():
         if _OWN_NAME.fullmatch(entry.name):
             entry.unlink()
 
 
 def _remove(path: Path) -> None:
-    """The folder too, unless somebody put something else there."""
+    """Removes the files, and the folder unless it holds something else."""
     _clear(path)
     (path / LOCK).unlink(missing_ok=True)
     with suppress(OSError):

@@ -1,8 +1,8 @@
-"""From one format of checkpoints to another: between quantized ones codes, scales and zero points
-stay what they are; a float target gets the dequantized weights.
+"""Converts a checkpoint from one format to another. Between quantized formats codes, scales and
+zero points stay the same; a float target gets the dequantized weights.
 
-A target is a function of a checkpoint, the place to write, a report of progress and what is to
-follow before a folder appears. It raises UnsupportedError, naming the module, for what it cannot
+A target is a function of a checkpoint, an output path, a progress callback, and a callback before
+a folder appears. It raises UnsupportedError, with the module's name, for weights that it cannot
 express, before anything appears.
 """
 
@@ -36,8 +36,8 @@ def _gguf(
     finish: Finish,
     fitting: "Fitting",
 ) -> "Converted":
-    """`formats` None keeps every code; the others quantize floats. `finish` is called when the file
-    stands there; what it raises takes the file away."""
+    """Writes a GGUF file. `formats` None keeps every code; others quantize floats. `finish` is
+    called when the file is complete; if it raises, the file is removed."""
     _check_suffix(output)
     written = write_gguf(
         source,
@@ -63,7 +63,7 @@ def _folder(
     finish: Finish,
     fitting: "Fitting",
 ) -> "Converted":
-    """A folder, in which nothing is fitted."""
+    """Writes a folder, in which nothing is fitted."""
     return Converted(clamped=write(source, output, on_progress, finish), notes=())
 
 
@@ -78,19 +78,19 @@ def _check_suffix(output: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitting:
-    """By what the K-quants of GGUF are fitted, and by how many threads."""
+    """The importance by which GGUF's K-quants are fitted, and the number of threads."""
 
     importance: Importance | None = None
     num_threads: int = 1
 
 
-# Values beyond the range of a target that became its largest, by tensor.
+# The number of values beyond the target's range that became its largest, by tensor.
 Clamped = Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Converted:
-    """What a target returns: values beyond its range, and what was done otherwise than asked."""
+    """The result of a target: values beyond its range, and what was done differently than asked."""
 
     clamped: Clamped
     notes: tuple[str, ...]
@@ -99,7 +99,7 @@ class Converted:
 Conversion = Callable[[Checkpoint, Path, OnProgress, Finish, Fitting], Converted]
 _FITTING = Fitting()
 
-# Those that have the codes of a quantized source.
+# The targets that keep the codes of a quantized source.
 CODE_CONVERSIONS: dict[str, Conversion] = {
     **{
         name: partial(_folder, partial(write_quantized, stored))
@@ -119,7 +119,7 @@ CONVERSIONS: dict[str, Conversion] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertResult:
-    """`notes`    what the source asks for that is not in the target, and what was done otherwise
+    """`notes`    what the source asks for that the target lacks, and what was done differently
     `clamped`  see Clamped
     """
 
@@ -140,11 +140,11 @@ def convert(
     fitting: Fitting = _FITTING,
 ) -> ConvertResult:
     """Writes `source` in the format `target` to `output`, which appears whole or not at all.
-    `finish` may add to it, and what it raises leaves nothing behind; `fitting` is for the targets
-    of `takes_importance`.
+    `finish` may add to it; if it raises, nothing is left behind. `fitting` is for the targets of
+    `takes_importance`.
 
     Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
-    CheckpointError for damaged ones, OutputError when `output` exists or cannot be written.
+    CheckpointError for damaged ones, and OutputError if `output` exists or cannot be written.
     """
     _check_target(target)
     done = CONVERSIONS[target](
@@ -171,7 +171,7 @@ def convert(
 
 
 def takes_importance(target: str) -> bool:
-    """Whether what is written follows the importance of columns."""
+    """Returns whether the target uses the importance of columns."""
     return target in GGUF_FORMATS and GGUF_FORMATS[target].is_mixture
 
 
@@ -188,12 +188,13 @@ def _check_target(target: str) -> None:
 
 
 def keeps_codes(source: Checkpoint, target: str) -> bool:
-    """Whether what is written has the codes of `source`, and so computes what it computes."""
+    """Returns whether the output keeps the codes of `source`, and so computes the same."""
     return source.is_quantized and target in CODE_CONVERSIONS
 
 
 def _dropped(source: Checkpoint, written: Checkpoint, target: str) -> list[str]:
-    """How inputs are rounded, and keys and values kept, is no part of most formats."""
+    """Returns notes on input rounding and formats of keys and values, which most formats cannot
+    store."""
     notes = []
     if source.inputs and not written.inputs:
         chosen = " and ".join(dict.fromkeys(source.inputs.values()))

@@ -1,4 +1,4 @@
-"""A checkpoint folder with every tensor in one float dtype."""
+"""Writes a checkpoint folder with every tensor in one float dtype."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +18,8 @@ from paredown.spec.weight import ScaleDType
 def write_floats(
     dtype: ScaleDType, source: Checkpoint, output: Path, on_progress: OnProgress, finish: Finish
 ) -> dict[str, int]:
-    """Linear layers dequantized, all tensors rounded to `dtype`. Returns how many values of which
-    tensors lay beyond its range and became its largest. Raises CheckpointError or OutputError."""
+    """Dequantizes linear layers and rounds all tensors to `dtype`. Returns by tensor how many
+    values exceeded its range and became its largest. Raises CheckpointError or OutputError."""
     clamped: dict[str, int] = {}
     modules = PackedModules(source)
 

@@ -1,4 +1,4 @@
-"""Which type each tensor of a GGUF file has: one for all, or one of llama.cpp's mixtures, in which
+"""The type of each tensor in a GGUF file: one for all, or one of llama.cpp's mixtures, in which
 the tensors that lose most get more bits (llama_tensor_get_type, src/llama-quant.cpp)."""
 
 from collections.abc import Callable, Mapping
@@ -14,12 +14,12 @@ from paredown.spec.model import ModelSpec
 
 Q4_K, Q5_K, Q6_K, Q8_0 = q4_k.FORMAT, q5_k.FORMAT, q6_k.FORMAT, q8_0.FORMAT
 
-# What columns that are no multiple of 256 get in place of super-blocks.
+# The replacements for super-blocks if the columns are not a multiple of 256.
 _FALLBACKS: Mapping[str, BlockFormat] = {"Q4_K": q5_0.FORMAT, "Q5_K": Q5_1, "Q6_K": Q8_0}
-# Of models of this shape, Llama 2 and 3 with 70 billion weights, values are shared by eight heads.
+# In models of this shape, Llama 2 and 3 with 70 billion weights, eight heads share values.
 _LAYERS_OF_70B = 80
 
-# In models of so many experts attention is a small part.
+# In models with this many experts attention is a small part.
 _FEW_EXPERTS = 8
 _BESIDE_FEW_EXPERTS: Mapping[str, BlockFormat] = {
     "attn_v": Q8_0,
@@ -27,8 +27,8 @@ _BESIDE_FEW_EXPERTS: Mapping[str, BlockFormat] = {
     "attn_output": Q5_K,
 }
 
-# The type that a tensor of layer i of n gets in place of the mixture's own, by the part of its name
-# behind the layer; None keeps that.
+# The type of a tensor of layer i of n, in place of the mixture's own, by the part of its name after
+# the layer; None keeps the mixture's.
 _Rule = Callable[[int, int], BlockFormat | None]
 
 
@@ -38,7 +38,7 @@ class GGUFFormats:
 
     `linear`         of the linear layers
     `output`         of the output layer
-    `embedding`      of the table of embeddings; in a mixture a tied one is the output layer's
+    `embedding`      of the table of embeddings; in a mixture a tied one has the output layer's
     `rules`          which layers get more bits, for the tensors that have such a rule
     `file_type`      llama.cpp's number for such a file; None is that of most of its tensors
     """
@@ -51,18 +51,18 @@ class GGUFFormats:
 
     @property
     def is_mixture(self) -> bool:
-        """Whether types follow llama.cpp's rules, and rows are fitted by the importance of their
+        """Whether types follow llama.cpp's rules, and rows are fitted by the importance of
         columns."""
         return self.rules is not None
 
     @property
     def unties(self) -> bool:
-        """Whether a tied table of embeddings is written twice, the second time as output layer."""
+        """Whether a tied table of embeddings is written a second time, as output layer."""
         return not self.is_mixture and self.output != self.embedding
 
     def block(self, tensor: GGUFTensor, spec: ModelSpec) -> BlockFormat:
-        """The type of a matrix. Raises UnsupportedError where it does not divide the columns and
-        no other takes its place."""
+        """Returns the type of a matrix. Raises UnsupportedError if it does not divide the columns
+        and has no replacement."""
         wanted = self._wanted(tensor, spec)
         if tensor.shape[-1] % wanted.block_columns and self.is_mixture:
             wanted = _FALLBACKS.get(wanted.name, wanted)
@@ -82,7 +82,7 @@ class GGUFFormats:
             return self.output if is_output else self.embedding
         if self.rules is None or tensor.layer is None:
             return self.linear
-        # Experts are as the MLP in whose place they stand.
+        # Experts have the rule of the MLP that they replace.
         place = tensor.name.split(".")[2].removesuffix("_exps").removesuffix("_shexp")
         experts = spec.layers[tensor.layer].experts
         if experts is not None and experts.num == _FEW_EXPERTS and place in _BESIDE_FEW_EXPERTS:
@@ -102,7 +102,8 @@ def _bits(block: BlockFormat) -> float:
 
 
 def takes_more_bits(layer: int, num_layers: int) -> bool:
-    """The first and the last eighth of the layers, and every third between them."""
+    """Returns whether the layer is in the first or last eighth, or is every third layer between
+    them."""
     eighth = num_layers // 8
     return layer < eighth or layer >= 7 * num_layers // 8 or (layer - eighth) % 3 == 2
 
@@ -124,8 +125,9 @@ def _uniform(linear: BlockFormat, tables: BlockFormat) -> GGUFFormats:
     return GGUFFormats(linear=linear, output=tables, embedding=tables)
 
 
-# By the name of the target. As in llama.cpp's own files of Q4_0, the output layer and embedding get
-# more bits than the rest; llama.cpp takes Q6_K there, here Q8_0 is rounded as quickly as Q4_0.
+# The formats by the name of the target. As in llama.cpp's own Q4_0 files, the output layer and
+# embedding get more bits than the rest. llama.cpp uses Q6_K there; we use Q8_0, which is rounded as
+# quickly as Q4_0.
 GGUF_FORMATS: dict[str, GGUFFormats] = {
     "gguf-f16": _uniform(F16, F16),
     "gguf-bf16": _uniform(BF16, BF16),

@@ -1,5 +1,5 @@
-"""llama.cpp's importance matrices, as its llama-imatrix writes them: GGUF files of sums of squares
-and counts, and the older form without a head (tools/imatrix/imatrix.cpp)."""
+"""Reads and writes importance matrices of llama.cpp's llama-imatrix: GGUF files of sums of squares
+and counts, and the older form without a header (tools/imatrix/imatrix.cpp)."""
 
 import struct
 from collections.abc import Collection, Mapping
@@ -23,17 +23,17 @@ from paredown.units import GIBI
 
 _SUMS, _COUNTS = ".in_sum2", ".counts"
 _REMEDY = "Make it again (--importance auto), or with llama-imatrix."
-# Names longer than a tensor's can be are no names.
+# Longer than any tensor's name.
 _MAX_NAME_BYTES = 256
-# Four bytes for each column of each linear layer: 100 MB for the largest models with experts.
+# Four bytes for each column of each linear layer are 100 MB for the largest models with experts.
 _MAX_LEGACY_BYTES = GIBI
 _MAX_CALLS = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Entries:
-    """A file's sums and counts by the names of its tensors; of experts there is a count for each,
-    or one for all."""
+    """A file's sums and counts by the names of its tensors; experts have a count each, or one for
+    all."""
 
     entries: Mapping[str, tuple[Floats, Floats]]
     text: str
@@ -42,10 +42,10 @@ class _Entries:
 
 
 def read_importance(path: Path, source: Checkpoint) -> Importance:
-    """Reads the entries of the file for the tensors of `source`; a note counts those for others.
-    Raises CheckpointError for a file that is damaged, one whose numbers are no sums of squares, one
-    without a tensor of the model, and, naming the tensor, for an entry of another length or with
-    several counts."""
+    """Reads the entries for the tensors of `source`; a note counts the other entries. Raises
+    CheckpointError for a file that is damaged, whose numbers are not sums of squares, or without a
+    tensor of the model. It also raises it, with the tensor's name, for an entry of another length
+    or with several counts."""
     try:
         with open_model_file(path) as file:
             is_gguf = file.read(len(MAGIC)) == MAGIC
@@ -82,8 +82,8 @@ def _notes(path: Path, unknown: Collection[str]) -> tuple[str, ...]:
 
 
 def write_importance(path: Path, importance: Importance, source: Checkpoint) -> None:
-    """Writes a GGUF file that llama.cpp's quantizer and `read_importance` take. Raises OutputError
-    when it cannot be written."""
+    """Writes a GGUF file for llama.cpp's quantizer and `read_importance`. Raises OutputError if it
+    cannot be written."""
     tensors, rows = [], []
     for tensor in gguf_tensors(source.spec, source.names):
         names = [name.removesuffix(".weight") for name in tensor.experts or (tensor.our_name,)]
@@ -108,7 +108,7 @@ def write_importance(path: Path, importance: Importance, source: Checkpoint) -> 
 def _modules(
     path: Path, tensor: GGUFTensor, sums: Floats, counts: Floats
 ) -> dict[str, ColumnImportance]:
-    """The entry of each module in the tensor."""
+    """Returns the entry of each module in the tensor."""
     names = [name.removesuffix(".weight") for name in tensor.experts or (tensor.our_name,)]
     num_columns = tensor.shape[-1]
     if counts.size not in (1, len(names)):
@@ -170,8 +170,8 @@ def _floats(path: Path, file: MappedGGUF, name: str) -> Floats:
 
 
 def _read_legacy(raw: bytes, path: Path) -> _Entries:
-    """The entries: of each its name, a number of calls and means times that number. Newer files end
-    with the number of windows and the name of the text."""
+    """Parses the entries: each has a name, a number of calls, and means times that number. Newer
+    files end with the number of windows and the name of the text."""
     reader = _Legacy(raw, path)
     entries = dict[str, tuple[Floats, Floats]]()
     for _ in range(reader.count()):
@@ -191,13 +191,13 @@ def _read_legacy(raw: bytes, path: Path) -> _Entries:
 
 
 class _Legacy:
-    """Numbers and bytes one after the other. Raises CheckpointError where they end too soon."""
+    """Reads numbers and bytes in order. Raises CheckpointError where they end too soon."""
 
     def __init__(self, raw: bytes, path: Path) -> None:
         self._raw, self._path, self._position = raw, path, 0
 
     def count(self, largest: int | None = None) -> int:
-        """A number of things that follow."""
+        """Reads the number of items that follow."""
         (found,) = struct.unpack("<i", self.take(4))
         if found < 0 or found > (len(self._raw) if largest is None else largest):
             raise _damaged(self._path, f"a count of {found}")
@@ -205,15 +205,15 @@ class _Legacy:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every byte was taken."""
+        """Whether every byte was read."""
         return self._position == len(self._raw)
 
     def text(self, largest: int) -> str:
-        """A name of at most that many bytes, behind their number."""
+        """Reads a name of at most that many bytes, after its length."""
         return self.take(self.count(largest)).decode("utf-8", "replace")
 
     def take(self, num_bytes: int) -> bytes:
-        """The next bytes."""
+        """Reads the next bytes."""
         part = self._raw[self._position : self._position + num_bytes]
         if len(part) != num_bytes:
             raise _damaged(self._path, f"{len(self._raw)} bytes")

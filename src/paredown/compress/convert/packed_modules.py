@@ -1,4 +1,4 @@
-"""The linear layers of a checkpoint that are stored as codes, found by name."""
+"""Finds the linear layers of a checkpoint that are stored as codes, by name."""
 
 from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import linear_modules, router_modules
@@ -6,8 +6,8 @@ from paredown.models.checkpoint import Checkpoint
 
 
 class PackedModules:
-    """`shapes` has (out, in) of each, `floats` the names of the other linear modules, routers among
-    them."""
+    """`shapes` has the shape (out, in) of each; `floats` names the other linear modules, including
+    routers."""
 
     def __init__(self, source: Checkpoint) -> None:
         self._source = source
@@ -19,13 +19,13 @@ class PackedModules:
         self.floats += router_modules(source.spec, source.names)
         outputs = source.names.output_names
         if source.spec.output.is_tied:
-            # Others make a module of it all the same.
+            # Other programs make it a module all the same.
             self.floats += outputs
         elif source.names.output not in self.shapes:
             self.floats += outputs[1:]
 
     def owner(self, tensor: str) -> str | None:
-        """The packed module that a tensor is part of; its bias is not."""
+        """Returns the packed module that a tensor belongs to, if any; a bias belongs to none."""
         module, _, suffix = tensor.rpartition(".")
         known = module in self.shapes or (module == self.embedding and self.has_coded_embedding)
         return module if known and suffix != "bias" else None

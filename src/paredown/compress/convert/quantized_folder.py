@@ -1,5 +1,5 @@
-"""A checkpoint folder whose quantized linear layers have the codes of the source, in other
-tensors."""
+"""Writes a checkpoint folder whose quantized linear layers have the codes of the source, in
+another stored format."""
 
 import json
 from collections import Counter
@@ -29,8 +29,9 @@ def write_quantized(
     on_progress: OnProgress,
     finish: Finish,
 ) -> dict[str, int]:
-    """Nothing is rounded, so nothing is clamped. Raises UnsupportedError, naming the module, for
-    what the stored format cannot express, CheckpointError or OutputError."""
+    """Writes the folder. Nothing is rounded, so nothing is clamped. Raises UnsupportedError, with
+    the module's name, for weights that the stored format cannot express, and CheckpointError or
+    OutputError."""
     check_output_folder(output)
     modules = PackedModules(source)
     section = _section(stored_format, source, modules)
@@ -89,7 +90,7 @@ def _section(
 def _tensors(
     stored_format: GridFormat, source: Checkpoint, modules: PackedModules, on_progress: OnProgress
 ) -> Iterator[tuple[str, StoredTensor]]:
-    """One module is in memory at a time."""
+    """Yields the tensors, with one module in memory at a time."""
     done: set[str] = set()
     for number, name in enumerate(source.tensors):
         on_progress("writing", number / len(source.tensors))

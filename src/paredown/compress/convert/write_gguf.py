@@ -1,9 +1,9 @@
-"""Writes a checkpoint as one GGUF file, for llama.cpp and all that is built on it.
+"""Writes a checkpoint as one GGUF file, for llama.cpp and programs built on it.
 
-As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0, int5 ones
-Q5_0 and int8 ones Q8_0, code for code. Or, a float checkpoint, in other formats (gguf_mixture.py):
-rounded as llama.cpp does it, or fitted by how much each column counts. Norms, biases and routers
-are F32, which llama.cpp asks for.
+By default nothing is rounded: floats stay the same, and int4, int5 and int8 codes in symmetric
+groups of 32 become Q4_0, Q5_0 and Q8_0. A float checkpoint can also be written in other formats
+(gguf_mixture.py), rounded as llama.cpp does, or fitted by the importance of columns. Norms, biases
+and routers are F32, as llama.cpp requires.
 """
 
 import math
@@ -37,7 +37,7 @@ from paredown.models.gguf.vocabulary import GGUFVocabulary, read_vocabulary
 from paredown.progress import OnProgress
 from paredown.shown import shown
 
-# Values converted at once: bounds the float temporaries to some tens of megabytes.
+# Values converted at once; this limits the temporary floats to some tens of megabytes.
 _CHUNK_VALUES = 1 << 22
 _QUANTIZATION_VERSION = 2
 
@@ -46,7 +46,7 @@ _QUANTIZATION_VERSION = 2
 class WriteGGUFResult:
     """`formats`  how many tensors have each format
     `clamped`  values beyond the range of F16 that became its largest, by tensor
-    `notes`    what llama.cpp will do otherwise, and which tensors had no importance
+    `notes`    what llama.cpp will do differently, and which tensors had no importance
     """
 
     path: Path
@@ -68,13 +68,14 @@ def write_gguf(
     importance: Importance | None = None,
     num_threads: int = 1,
 ) -> WriteGGUFResult:
-    """Writes the file `output`, which appears whole or not at all. `formats` None keeps every
-    weight exactly; `vocabulary` None takes the tokenizer beside the weights. `importance` is that
-    of the columns of linear layers, for formats that are mixtures; `num_threads` of what fits them.
+    """Writes the file `output`, which appears whole or not at all.
 
-    Raises UnsupportedError, naming the module, for what GGUF or llama.cpp cannot hold, and for
-    `formats` of a checkpoint that is quantized; OutputError when `output` exists and may not be
-    replaced, or cannot be written.
+    `formats` None keeps every weight exactly; `vocabulary` None takes the tokenizer beside the
+    weights. `importance` is used by formats that are mixtures; `num_threads` is for their fit.
+
+    Raises UnsupportedError, with the module's name, for weights that GGUF or llama.cpp cannot
+    hold, and for `formats` of a quantized checkpoint. Raises OutputError if `output` exists and
+    may not be replaced, or cannot be written.
     """
     _check_source(checkpoint, output, formats, overwrite)
     metadata = metadata_from_spec(checkpoint.spec)
@@ -110,7 +111,7 @@ def check_write(checkpoint: Checkpoint, output: Path, formats: GGUFFormats) -> N
 
 
 class _Job:
-    """The tensors with their formats, found out before anything is written."""
+    """The tensors with their formats, determined before anything is written."""
 
     def __init__(
         self,
@@ -136,8 +137,8 @@ class _Job:
 
     @property
     def file_type(self) -> int:
-        """llama.cpp's number: of the mixture, else for the format that most weights of the layers
-        have."""
+        """llama.cpp's number for the mixture, else for the format of most of the layers'
+        weights."""
         if self._formats is not None and self._formats.file_type is not None:
             return self._formats.file_type
         blocks = [new.block for tensor, new in self.tensors if tensor.layer is not None]
@@ -147,8 +148,8 @@ class _Job:
         return most.file_type
 
     def notes(self) -> tuple[str, ...]:
-        """Which tensors were fitted without importance though others had one. A table of embeddings
-        that is no output layer is multiplied with nothing, and has none."""
+        """Notes on tensors that were fitted without importance although others had one. A table of
+        embeddings that is not the output layer is multiplied with nothing, and has none."""
         if self._importance is None:
             return ()
         modules = self._importance.modules
@@ -215,7 +216,7 @@ class _Job:
             return exact_format(self._specs[modules[0]])
 
     def _rows(self, tensor: GGUFTensor, block: BlockFormat) -> Bytes:
-        """[rows, bytes] as they lie in the file."""
+        """Returns the rows [rows, bytes] as in the file."""
         if not tensor.is_linear:
             rows_OB = self._vector(tensor).view(np.uint8).reshape(tensor.shape[0], -1)
         elif tensor.experts:
@@ -253,7 +254,7 @@ class _Job:
         return self._checkpoint.embedding()
 
     def _convert(self, module: str, weight: CoreWeight, block: BlockFormat) -> Bytes:
-        """Some rows at a time."""
+        """Converts some rows at a time."""
         if not block.is_quantized and weight.spec == block.spec:
             return encode(weight)[1]
         if weight.spec.is_quantized:
@@ -298,12 +299,12 @@ class _Job:
 
 
 def _modules(tensor: GGUFTensor) -> list[str]:
-    """The names of the linear modules, of which only experts are several in one tensor."""
+    """Returns the linear modules in the tensor; only experts share one."""
     return [name.removesuffix(".weight") for name in tensor.experts or (tensor.our_name,)]
 
 
 def _importance_metadata(importance: Importance | None) -> dict[str, Value]:
-    """The keys that llama.cpp's own quantizer writes."""
+    """Returns the metadata keys that llama.cpp's own quantizer writes."""
     if importance is None:
         return {}
     return {
@@ -331,5 +332,5 @@ def _check_source(
 
 
 def _num_matrices(blocks: list[BlockFormat], block: BlockFormat) -> int:
-    """F32 is every vector's too, so it counts last."""
+    """Counts the matrices of a format. F32 counts last, since every vector has it too."""
     return -1 if block is F32 and set(blocks) != {F32} else blocks.count(block)

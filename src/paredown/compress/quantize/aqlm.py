@@ -1,12 +1,12 @@
-"""AQLM (arXiv 2401.06118): each group of a row's weights becomes a sum of vectors, one from each of
-a few codebooks (docs/methods/aqlm.md).
+"""AQLM (arXiv 2401.06118): replaces each group of a row's weights by a sum of vectors, one from
+each of a few codebooks (docs/methods/aqlm.md).
 
-With H from calibration it makes tr((W - W') H (W - W')^T) small, by turns over three blocks of
-unknowns, of which no turn makes it grow:
+With H from calibration it minimizes tr((W - W') H (W - W')^T) over three blocks of unknowns in
+turn; no turn increases it:
     codes      beam search                     (compress/quantize/codebook_search.py)
     codebooks  conjugate gradients             (compress/quantize/codebook_tuning.py)
     scales     closed form, one for each row   (the same)
-The first codebooks are those of residual K-means (compress/quantize/residual_kmeans.py).
+The first codebooks come from residual K-means (compress/quantize/residual_kmeans.py).
 
 Shapes: O output rows, I input columns, J groups of C columns, M codebooks of K vectors.
 """
@@ -31,30 +31,32 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Additive:
-    """Where the search stands: codes [O, J, M] int64, codebooks [M, K, C], scales [O]."""
+    """The state of the search: codes [O, J, M] int64, codebooks [M, K, C], scales [O]."""
 
     codes_OJM: Tensor
     codebooks_MKC: Tensor
     scales_O: Tensor
 
     def values(self) -> Tensor:
-        """[O, I]."""
+        """Returns the weight [O, I]."""
         return self.scales_O[:, None] * additive_values(self.codes_OJM, self.codebooks_MKC)
 
     def loss(self, weight_OI: Tensor, hessian_II: Tensor) -> float:
-        """tr((W - W') H (W - W')^T)."""
+        """Returns tr((W - W') H (W - W')^T)."""
         return float(row_losses(weight_OI - self.values(), hessian_II).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
 class AQLM:
-    """`num_codebooks` of 2^`nbits_per_codebook` vectors for groups of `in_group_size` columns, the
-    same for all linear layers of a checkpoint, as its format has it; rows are not grouped, as the
-    paper advises. A target's format is a 16-bit float, that of codebooks and scales.
+    """Makes `num_codebooks` codebooks of 2^`nbits_per_codebook` vectors for groups of
+    `in_group_size` columns. All linear layers of a checkpoint share this shape, as the format
+    requires; rows are not grouped, as the paper advises. A target's format is a 16-bit float, the
+    dtype of codebooks and scales.
 
-    At most `max_rounds` of codes, codebooks, scales; fewer when one took less than `tolerance` of
-    the loss away. `beam_size` rows go on in the search for codes. Raises ConfigError for codebooks
-    that the format cannot hold, UnsupportedError for groups that do not divide the columns.
+    The search runs at most `max_rounds` rounds of codes, codebooks, scales, and stops when one
+    removes less than `tolerance` of the loss. `beam_size` rows continue in the search for codes.
+    Raises ConfigError for codebooks that the format cannot hold, UnsupportedError for groups that
+    do not divide the columns.
     """
 
     needs_hessian: ClassVar[bool] = True
@@ -116,7 +118,7 @@ class AQLM:
         return Quantized(weight=to_weight(state, spec))
 
     def begin(self, weight_OI: Tensor) -> Additive:
-        """Residual K-means of the rows, each divided by its root mean square."""
+        """Starts with residual K-means of the rows, each divided by its root mean square."""
         scales_O = weight_OI.square().mean(1).sqrt()
         unit_OI = weight_OI / torch.where(scales_O > 0, scales_O, 1)[:, None]
         codebooks_MKC, codes_NM = residual_kmeans(
@@ -130,7 +132,7 @@ class AQLM:
         return Additive(codes_OJM=codes_OJM, codebooks_MKC=codebooks_MKC, scales_O=scales_O)
 
     def round(self, state: Additive, weight_OI: Tensor, hessian_II: Tensor) -> Iterator[Additive]:
-        """The state after each of the three turns."""
+        """Yields the state after each of the three turns."""
         state = self.search(state, weight_OI, hessian_II)
         yield state
         codebooks_MKC = tune_codebooks(
@@ -161,8 +163,8 @@ class AQLM:
 
 
 def half_dtype(spec: WeightSpec) -> ScaleDType:
-    """The dtype of codebooks and scales. Raises ConfigError for a format that is no 16-bit
-    float."""
+    """Returns the dtype of codebooks and scales. Raises ConfigError for a format that is not a
+    16-bit float."""
     if spec.dtype == "fp16" or spec.dtype == "bf16":
         return spec.dtype
     raise ConfigError(
@@ -175,13 +177,13 @@ def half_dtype(spec: WeightSpec) -> ScaleDType:
 
 
 def stored(values: Tensor, dtype: ScaleDType) -> Tensor:
-    """Rounded to `dtype`."""
+    """Returns the values rounded to `dtype`."""
     return torch.from_numpy(round_to(values.float().numpy(), dtype)).to(values.dtype)
 
 
 def to_weight(state: Additive, spec: CodebookSpec) -> CodebookWeight:
-    """A state of rounded numbers as it is stored. Raises CheckpointError when they are not
-    finite, as those of weights or inputs that are not."""
+    """Returns a state of rounded numbers in its stored form. Raises CheckpointError if they are
+    not finite, as for weights or inputs that are not."""
     finite = torch.isfinite(state.codebooks_MKC).all() and torch.isfinite(state.scales_O).all()
     if not bool(finite):
         raise CheckpointError(

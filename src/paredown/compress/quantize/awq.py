@@ -1,5 +1,5 @@
-"""AWQ (arXiv 2306.00978): columns of weights that meet large inputs are made larger before they are
-rounded, and the inputs smaller by the same factor; then the range of each group is clipped.
+"""AWQ (arXiv 2306.00978): scales up weight columns with large inputs before rounding, and scales
+down the inputs by the same factor; then clips the range of each group.
 
 Shapes: N sequences, T tokens, I columns and O rows of a linear layer, P channels of a pair's
 producer, G groups of C columns, S sampled tokens.
@@ -31,31 +31,32 @@ from paredown.models.decoder.points import INPUT_POINTS, input_point
 from paredown.models.decoder.smoothing import SmoothingPair, pairs_left_out, smoothing_pairs
 from paredown.spec.experts import split_role
 
-# Of the search for the exponent r, as in the authors' code (github.com/mit-han-lab/llm-awq).
+# The steps of the search for the exponent r, as in the authors' code
+# (github.com/mit-han-lab/llm-awq).
 _NUM_RATIOS = 20
 _SMALLEST = 1e-4
-# Of the clipping search: ranges from 1 down to 1 - 10/20 of a group's largest weight, on at most
-# this many tokens. Queries and keys are left alone, because their products meet in the softmax.
+# The clipping search tries ranges from 1 down to 1 - 10/20 of a group's largest weight, on at most
+# this many tokens. It skips queries and keys, because their products meet in the softmax.
 _CLIP_STEPS = 20
 _CLIP_TRIED = 10
 _CLIP_TOKENS = 512
 _NOT_CLIPPED = ("q", "k")
-# Of integer steps, around the one at or just below the whole range: cuts to some six tenths of it.
-# The whole range comes first, which stays where no input tells them apart.
+# The integer steps to try, around the one at or just below the whole range; the smallest cuts
+# ranges to about six tenths. The whole range comes first, and stays if no input makes a difference.
 _NEAR_STEPS = (0, 1, -1, -2, -3, -4, -5, -6)
-# Weights times sampled tokens that the clipping search holds at once.
+# The products of weights and sampled tokens that the clipping search holds at once.
 _CHUNK_VALUES = 1 << 24
 
-# What a pair's part of the layer answers to its input sample.
+# Returns the output of the pair's part of the layer for its input sample.
 _Part = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AWQ:
-    """`clip`: search the groups' ranges too. `num_tokens` is the size of the sample on which scales
-    are compared; their statistics come from all calibration tokens.
+    """With `clip` the groups' ranges are searched too. `num_tokens` is the size of the sample on
+    which scales are compared; their statistics come from all calibration tokens.
 
-    Raises ConfigError for a sample of no tokens.
+    Raises ConfigError for an empty sample.
     """
 
     clip: bool = True
@@ -66,10 +67,10 @@ class AWQ:
 
     @torch.no_grad()
     def apply(self, block: Block, targets: Mapping[str, LayerTarget]) -> Transformed:
-        """Scales, then clips, the layer in place, for the grids of `targets`
-        (`LayerTarget.searched`).
-        Integer steps are searched instead of clipping (`search_steps`), and their grids returned.
-        Notes name pairs that were left out and those for which no scaling was better than none."""
+        """Scales the layer in place, then clips it, for the grids of `targets`
+        (`LayerTarget.searched`). Integer steps are searched instead of clipping (`search_steps`),
+        and their grids returned. Notes name the pairs that were left out, and those for which no
+        scaling helped."""
         layer = block.layer
         rounded = {
             role: target.searched for role, target in targets.items() if target.spec.is_quantized
@@ -109,14 +110,14 @@ class AWQ:
 
 
 def pseudo_quantized(weight_OI: Tensor, target: LayerTarget) -> Tensor:
-    """The weight rounded to nearest on the target's grid."""
+    """Returns the weight rounded to nearest on the target's grid."""
     values_OGC = grouped(weight_OI, target.spec.group_size)
     grid = fit_grid(values_OGC, target.spec, target.scale_dtype)
     return grid.values(grid.codes(values_OGC)).reshape(weight_OI.shape)
 
 
 def candidate_scales(ratio: float, absmean_P: Tensor, weight_mean_P: Tensor) -> Tensor:
-    """s = x^r / w^(1 - r) of each channel, brought to sqrt(max s * min s) = 1."""
+    """Returns s = x^r / w^(1 - r) for each channel, normalized to sqrt(max s * min s) = 1."""
     scales_P = absmean_P.pow(ratio) / (weight_mean_P.pow(1 - ratio) + _SMALLEST)
     scales_P = scales_P.clamp(min=_SMALLEST)
     scales_P = scales_P / (scales_P.max() * scales_P.min()).sqrt()
@@ -124,8 +125,8 @@ def candidate_scales(ratio: float, absmean_P: Tensor, weight_mean_P: Tensor) -> 
 
 
 def weight_means(weights: Mapping[str, Tensor], targets: Mapping[str, LayerTarget]) -> Tensor:
-    """[I]: how large a column's weights are, each as a share of its group's largest, on average
-    over the rows of all `weights`."""
+    """Returns [I]: the size of a column's weights, each as a share of its group's largest,
+    averaged over the rows of all `weights`."""
     shares = []
     for role, weight_OI in weights.items():
         values_OGC = grouped(weight_OI, targets[role].spec.group_size).abs()
@@ -135,9 +136,9 @@ def weight_means(weights: Mapping[str, Tensor], targets: Mapping[str, LayerTarge
 
 
 def clipped(weight_OI: Tensor, x_SI: Tensor, target: LayerTarget) -> Tensor:
-    """The weight with each row's group limited to the range [-a, a] whose rounding changes
-    sum over the group of w x the least, for the inputs `x_SI`; a falls to half the group's largest
-    weight in steps."""
+    """Returns the weight with each row's groups limited to a range [-a, a]. a falls in steps to
+    half the group's largest weight. The chosen range changes the sum over the group of w x the
+    least when it is rounded, for the inputs `x_SI`."""
     values_OGC = grouped(weight_OI, target.spec.group_size)
     x_GCS = _sampled(x_SI, values_OGC)
     chunk_rows = max(1, _CHUNK_VALUES // (x_GCS.shape[0] * x_GCS.shape[2]))
@@ -148,9 +149,9 @@ def clipped(weight_OI: Tensor, x_SI: Tensor, target: LayerTarget) -> Tensor:
 
 
 def search_steps(weight_OI: Tensor, x_SI: Tensor, target: LayerTarget) -> Grid:
-    """The grid of integer steps that changes sum over the group of w x the least, for the inputs
-    `x_SI`: row scales and steps are searched together, by that instead of by the weights' own
-    squared error. Smaller steps cut ranges, as clipping does."""
+    """Returns the grid of integer steps that changes the sum over the group of w x the least, for
+    the inputs `x_SI`. Row scales and steps are searched together by that error, not by the
+    weights' own squared error. Smaller steps cut ranges, as clipping does."""
     values_OGC = grouped(weight_OI, target.spec.group_size)
     x_GCS = _sampled(x_SI, values_OGC)
     products_GCC = x_GCS @ x_GCS.mT
@@ -165,7 +166,7 @@ def search_steps(weight_OI: Tensor, x_SI: Tensor, target: LayerTarget) -> Grid:
 
 
 def _sampled(x_SI: Tensor, values_OGC: Tensor) -> Tensor:
-    """[G, C, S]: what each group of columns reads, of at most `_CLIP_TOKENS` tokens."""
+    """Returns [G, C, S]: the inputs of each group of columns, for at most `_CLIP_TOKENS` tokens."""
     step = -(-x_SI.shape[0] // _CLIP_TOKENS)
     return x_SI[::step].reshape(-1, *values_OGC.shape[1:]).permute(1, 2, 0)
 
@@ -189,7 +190,8 @@ def _clip_rows(values_OGC: Tensor, x_GCS: Tensor, target: LayerTarget) -> Tensor
 def _search_scales(
     block: Block, pair: SmoothingPair, targets: Mapping[str, LayerTarget], observed: Observation
 ) -> Tensor | None:
-    """The channels' scales with which the part's output loses the least; None for no scaling."""
+    """Returns the channels' scales with which the part's output loses least; None for no
+    scaling."""
     layer, sample_NTI = block.layer, observed.sample_NTI
     weights = {role: linear_weight(layer, role) for role in targets}
     absmean_P = columns_of_channels(pair, observed.absmean_I).mean(-1)
@@ -216,8 +218,8 @@ def _search_scales(
 
 
 def _part(block: Block, pair: SmoothingPair) -> _Part:
-    """The part of the layer whose output the pair's consumers decide: attention, the MLP, or one
-    linear layer."""
+    """Returns the part of the layer whose output the pair's consumers determine: attention, the
+    MLP, or one linear layer."""
     layer: Layer = block.layer
     if len(pair.consumers) == 1 and split_role(pair.producer)[1] in INPUT_POINTS:
         return lambda x_NTI: layer.apply_linear(pair.consumers[0], x_NTI)

@@ -1,11 +1,11 @@
 """AQLM's search for codes (arXiv 2401.06118, section 3.2, phase 1; their beam_search_xtx).
 
-The loss of a row with error e = w - w' is e H e^T, H from calibration. A row's codes are visited
-one by one, groups of columns first, codebooks within; each time the B best rows so far try all K
-vectors in that place, and the B best of those go on. Rows do not know each other.
+The loss of a row with error e = w - w' is e H e^T, with H from calibration. The search visits a
+row's codes one by one, by groups of columns, then codebooks. At each code the B best rows so far
+try all K vectors, and the B best results continue. Rows are independent.
 
-With q = e H[:, c] for the columns c of the group, and a vector p with scale s replaced by v, so
-that the error grows by d = s (p - v) there:
+Let q = e H[:, c] for the columns c of the group. Replacing a vector p, with scale s, by v adds d =
+s (p - v) to the error there:
 
     loss' = loss + 2 d q^T + d H[c, c] d^T
 
@@ -16,13 +16,12 @@ vectors.
 import torch
 from torch import Tensor
 
-# Values in one of the tensors of a beam. Of 2^16 to 2^22 the fastest on a weight of
-# 1024 x 1024 (one core of a Xeon with AMX).
+# The values in one of a beam's tensors; of 2^16 to 2^22 this was the fastest on one core.
 _CHUNK_VALUES = 1 << 20
 
 
 def additive_values(codes_OJM: Tensor, codebooks_MKC: Tensor) -> Tensor:
-    """[O, I], the sums of the vectors that the codes name, not scaled."""
+    """Returns [O, I], the unscaled sums of the vectors that the codes name."""
     values_OJC = codebooks_MKC[0][codes_OJM[:, :, 0]]
     for m in range(1, codebooks_MKC.shape[0]):
         values_OJC += codebooks_MKC[m][codes_OJM[:, :, m]]
@@ -30,7 +29,7 @@ def additive_values(codes_OJM: Tensor, codebooks_MKC: Tensor) -> Tensor:
 
 
 def row_losses(errors_OI: Tensor, hessian_II: Tensor) -> Tensor:
-    """[..., O]: e H e^T of each row."""
+    """Returns e H e^T of each row, [..., O]."""
     return (errors_OI @ hessian_II * errors_OI).sum(-1)
 
 
@@ -42,7 +41,8 @@ def beam_search(
     scales_O: Tensor,
     beam_size: int,
 ) -> Tensor:
-    """Codes [O, J, M] of which each row's loss is at most that of `codes_OJM`, where it starts."""
+    """Returns codes [O, J, M]. Each row's loss is at most that of `codes_OJM`, where the search
+    starts."""
     num_rows, num_columns = weight_OI.shape
     widest = beam_size * max(num_columns, codebooks_MKC.shape[1])
     chunk = max(1, _CHUNK_VALUES // widest)
@@ -57,7 +57,8 @@ def beam_search(
 
 
 class _Beam:
-    """The best codes so far of every row, their errors and losses; `parents` are their numbers."""
+    """The best codes so far of every row, with their errors and losses; `parents` are their
+    indices."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class _Beam:
         for group in range(self.first_OJM.shape[1]):
             self._visit(group)
         best_OJM = self.codes_BOJM[0]
-        # Losses carried over thousands of steps drift; the comparison that counts is done afresh.
+        # Losses carried over thousands of steps drift, so the final comparison computes them anew.
         before_O = row_losses(self._errors(self.first_OJM), self.hessian_II)
         after_O = row_losses(self._errors(best_OJM), self.hessian_II)
         return torch.where((after_O < before_O)[:, None, None], best_OJM, self.first_OJM)
@@ -88,8 +89,8 @@ class _Beam:
         return self.weight_OI - self.scales_O[:, None] * values_OI
 
     def _visit(self, group: int) -> None:
-        """Tries every vector of every codebook in `group`, for every row of the beam. What lies
-        outside the group is brought into the new order once, at the end."""
+        """Tries every vector of every codebook in `group`, for every row of the beam. Values
+        outside the group are reordered once, at the end."""
         size = self.codebooks_MKC.shape[2]
         columns = slice(group * size, (group + 1) * size)
         hessian_CC = self.hessian_II[columns, columns]
@@ -100,7 +101,7 @@ class _Beam:
         num_beams, num_rows = self.losses_BO.shape
         origins_BO = torch.arange(num_beams)[:, None].expand(num_beams, num_rows)
         for codebook, vectors_KC in enumerate(self.codebooks_MKC):
-            # First what the losses, errors and q are without the old vector.
+            # First removes the old vector from the losses, errors and q.
             old_BOC = scales_O1 * vectors_KC[codes_BOM[:, :, codebook]]
             oldH_BOC = old_BOC @ hessian_CC
             without_BO = self.losses_BO + (old_BOC * (2 * q_BOC + oldH_BOC)).sum(-1)
@@ -122,7 +123,8 @@ class _Beam:
         self.codes_BOJM[:, :, group] = codes_BOM
 
     def _best(self, losses_BOK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The smallest losses of each row, best first, with their parents and codes, [B, O]."""
+        """Returns the smallest losses of each row, best first, with their parents and codes, [B,
+        O]."""
         codebook_size = losses_BOK.shape[-1]
         flat_ON = losses_BOK.transpose(0, 1).flatten(1)
         best = flat_ON.topk(min(self.size, flat_ON.shape[1]), largest=False, sorted=True)
@@ -131,5 +133,5 @@ class _Beam:
 
 
 def _reordered(beams: Tensor, parents_BO: Tensor) -> Tensor:
-    """Row o of beam b from row o of beam parents[b, o]."""
+    """Takes row o of beam b from row o of beam parents[b, o]."""
     return beams[parents_BO, torch.arange(parents_BO.shape[1])]

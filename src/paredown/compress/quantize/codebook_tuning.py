@@ -1,9 +1,8 @@
-"""AQLM's update of codebooks and scales with the codes as they are (arXiv 2401.06118, section 3.2,
-phase 2).
+"""AQLM's update of codebooks and scales for fixed codes (arXiv 2401.06118, section 3.2, phase 2).
 
 For fixed codes the loss tr((W - W') H (W - W')^T) is a quadratic in the codebooks, and one in the
-scales. The paper takes Adam's steps; here conjugate gradients go to the codebooks' minimum without
-a learning rate, and a row's scale has a closed form. Neither can make the loss grow.
+scales. The paper uses Adam. Here conjugate gradients find the codebooks' minimum without a
+learning rate, and a row's scale has a closed form. Neither can increase the loss.
 
 Shapes: O output rows, I input columns, J groups of C columns, M codebooks of K vectors.
 """
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from paredown.compress.quantize.codebook_search import additive_values, row_losses
 
-# Conjugate gradients end when the preconditioned residual's square fell to this share.
+# Conjugate gradients end when the preconditioned residual's square has fallen to this share.
 _CONVERGED = 1e-6
 
 
@@ -25,8 +24,9 @@ def tune_codebooks(
     scales_O: Tensor,
     num_iterations: int,
 ) -> Tensor:
-    """Codebooks [M, K, C] after that many steps of conjugate gradients from `codebooks_MKC`,
-    preconditioned by the quadratic's diagonal. Vectors that no code names stay as they are."""
+    """Returns codebooks [M, K, C] after that many steps of conjugate gradients from
+    `codebooks_MKC`, preconditioned by the quadratic's diagonal. Vectors that no code names stay
+    the same."""
     scales_O1 = scales_O[:, None]
 
     def values(codebooks_MKC: Tensor) -> Tensor:
@@ -44,8 +44,8 @@ def tune_codebooks(
     step_MKC = inverse_MKC * left_MKC
     first = size = (left_MKC * step_MKC).sum()
     for _ in range(num_iterations):
-        # A vector moved from all of one codebook to all of another changes nothing: along such
-        # directions rounding errors would carry the steps away once nothing else is left.
+        # Moving a vector from all of one codebook to all of another changes nothing. Along such
+        # directions rounding errors would dominate once nothing else is left.
         if not bool(size > _CONVERGED * first):
             break
         values_OI = values(step_MKC)
@@ -70,8 +70,8 @@ def tune_scales(
     codebooks_MKC: Tensor,
     scales_O: Tensor,
 ) -> Tensor:
-    """[O], the best of each row: w H v^T / v H v^T with v the row before it is scaled. A row of
-    which v H v^T is zero keeps its own."""
+    """Returns the best scale of each row [O]: w H v^T / v H v^T, with v the row without its scale.
+    A row for which v H v^T is zero keeps its scale."""
     values_OI = additive_values(codes_OJM, codebooks_MKC)
     pull_OI = values_OI @ hessian_II
     squares_O = (pull_OI * values_OI).sum(1)
@@ -80,7 +80,8 @@ def tune_scales(
 
 
 def gathered(slopes_OI: Tensor, codes_OJM: Tensor, shape: torch.Size) -> Tensor:
-    """[M, K, C]: for each vector the sum of `slopes_OI` over the places where a code names it."""
+    """Returns [M, K, C]: for each vector the sum of `slopes_OI` over the places where a code names
+    it."""
     num_codebooks, codebook_size, size = shape
     places_NC = slopes_OI.reshape(-1, size)
     sums = [

@@ -1,19 +1,19 @@
-"""GPTQ (arXiv 2210.17323, docs/methods/gptq.md): column by column, what rounding one column costs
-is made good by the columns that are still to come.
+"""GPTQ (arXiv 2210.17323, docs/methods/gptq.md): rounds columns one after another, and lets the
+remaining columns compensate for the error of each.
 
-Shapes: O output rows, I input columns, G groups of C columns. What rounding does to row w of the
-weight costs 1/2 d H d^T, with d = w - q and H from the inputs (`Moments`). Columns are rounded one
-after the other; those to come take the values that make up best for all d so far.
+Shapes: O output rows, I input columns, G groups of C columns. Rounding row w of the weight costs
+1/2 d H d^T, with d = w - q and H from the inputs (`Moments`). After each column the remaining ones
+take the values that best compensate for all d so far.
 
-The paper reads these values from a Cholesky factor of H^-1. The factor of H itself knows them too,
-at a quarter of the work and without inverting: let the column that is rounded first stand last, and
-H = L L^T with L lower triangular. With M = L / diag(L), column by column, column i is found at
+The paper reads these values from a Cholesky factor of H^-1. The factor of H itself gives them too,
+at a quarter of the work and without inverting. Order the columns so that the first to be rounded
+stands last, and let H = L L^T with L lower triangular. With M = L / diag(L), column i is found at
 
     v_i = w_i + sum over j > i of d_j M_ji                                                (1)
 
-and 1/2 d H d^T = 1/2 sum of (v_i - q_i)^2 L_ii^2. Sums over far columns are matrix products: a
-stretch of columns is split in two, the later half is rounded, (1) is brought up to date for the
-earlier half at once, and so on down to a few columns.
+and 1/2 d H d^T = 1/2 sum of (v_i - q_i)^2 L_ii^2. Sums over far columns are matrix products. A
+stretch of columns is split in two, its later half is rounded, and (1) is updated for the earlier
+half at once; this repeats down to a few columns.
 """
 
 from dataclasses import dataclass
@@ -37,23 +37,25 @@ from paredown.formats.grid_weight import GridWeight
 from paredown.formats.integer import group_columns
 from paredown.spec.weight import WeightSpec
 
-# A Hessian that cannot be factored is damped this much more each time, up to its mean diagonal.
+# A Hessian that cannot be factored gets this many times more damping each time, up to its mean
+# diagonal.
 _DAMP_GROWTH = 10.0
 _LEAST_GROWN_DAMP = 0.01
 _MOST_DAMP = 1.0
-# Columns that are rounded one by one, without matrix products between them. From 8 to 64 measured
-# alike (896 x 896, 4864 x 896, 896 x 4864; one core of a Xeon with AMX).
+# The columns that are rounded one by one, without matrix products between them. From 8 to 64 the
+# speed is the same.
 _FEW_COLUMNS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPTQ:
-    """`act_order` rounds the columns with the largest inputs first. `static_groups` finds the grids
-    of groups before anything is rounded; otherwise a group's grid is found when its turn comes,
-    from the values that its columns have then, and `act_order` keeps groups together (the group
-    with the largest input first, and within it the column with the largest).
-    `damp` times the mean of H's diagonal is added to the diagonal. `range` is how a grid's range
-    is found.
+    """The options of GPTQ.
+
+    `act_order` rounds the columns with the largest inputs first. `static_groups` finds the groups'
+    grids before anything is rounded. Otherwise a group's grid is found at its turn, from the
+    current values of its columns. `act_order` then keeps groups together: the group with the
+    largest input comes first, and within it the column with the largest. `damp` times the mean of
+    H's diagonal is added to the diagonal. `range` says how a grid's range is found.
 
     Raises ConfigError for a `damp` outside of 0 to 1.
     """
@@ -83,12 +85,12 @@ class GPTQ:
     def quantize(
         self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
     ) -> Quantized:
-        """Everything is computed in the dtype of `weight_OI`. Columns that were 0 in all inputs
-        get weight 0. Without any input, or when damping does not help to factor H, this is round
-        to nearest; the notes say so.
+        """Quantizes a weight, computing in its dtype. Columns whose inputs were all 0 get weight
+        0. Without any input, or if damping does not help to factor H, it rounds to nearest and
+        says so in the notes.
 
-        Raises CheckpointError when weights or H are not finite, UnsupportedError when groups do
-        not divide the columns.
+        Raises CheckpointError if weights or H are not finite, UnsupportedError if groups do not
+        divide the columns.
         """
         assert moments is not None
         _check_finite(weight_OI, "weights")
@@ -119,7 +121,7 @@ class GPTQ:
         return Quantized(weight=columns.weight(), notes=tuple(notes), loss=columns.loss())
 
     def _reversed_order(self, diagonal_I: Tensor, group_size: int) -> Tensor:
-        """The columns, the first to be rounded last."""
+        """Returns the columns in an order in which the first to be rounded is last."""
         if not self.act_order:
             return torch.arange(diagonal_I.shape[0] - 1, -1, -1)
         if self.static_groups:
@@ -137,8 +139,8 @@ class GPTQ:
 
 @dataclass(frozen=True, kw_only=True)
 class _Factor:
-    """The factor of the damped H, in the reversed order: M with a diagonal of 1, and the squares of
-    diag(L). `added` is what stands on the diagonal beyond H."""
+    """The factor of the damped H in the reversed order: M with a diagonal of 1, and the squares of
+    diag(L). `added` is the amount on the diagonal beyond H."""
 
     unit_II: Tensor
     pivots_I: Tensor
@@ -147,15 +149,15 @@ class _Factor:
 
 
 def _factor(hessian_II: Tensor, order_I: Tensor, damp: float) -> _Factor | None:
-    """The factor of H with as much damping as it takes; None when H has none even with the most
-    damping."""
+    """Returns the factor of H with as little damping as it needs; None if even the most damping
+    does not help."""
     diagonal_I = hessian_II.diagonal()
     mean = diagonal_I[diagonal_I != 0].mean().item()
     while damp <= _MOST_DAMP:
         ordered_II = hessian_II[order_I[:, None], order_I]
         ordered_I = ordered_II.diagonal()
         ordered_I.masked_fill_(ordered_I == 0, mean).add_(damp * mean)
-        # LAPACK's layout is the transposed one; in it the factor takes the place of the matrix.
+        # LAPACK uses the transposed layout, in which the factor replaces the matrix in place.
         lower_II = ordered_II.mT
         info = torch.empty((), dtype=torch.int32)
         torch.linalg.cholesky_ex(lower_II, out=(lower_II, info))
@@ -170,9 +172,9 @@ def _factor(hessian_II: Tensor, order_I: Tensor, damp: float) -> _Factor | None:
 
 
 class _Columns:
-    """The columns of a weight at work, as rows in the reversed order: column i of equation (1) is
-    row i here. `change_IO` holds w and, of columns that are rounded, d; `latest_IO` holds v as far
-    as known, and v - q of columns that are rounded."""
+    """A weight's columns in progress, stored as rows in the reversed order: column i of equation
+    (1) is row i here. `change_IO` holds w, or d for rounded columns. `latest_IO` holds v as far as
+    known, or v - q for rounded columns."""
 
     def __init__(
         self,
@@ -196,11 +198,11 @@ class _Columns:
         num_columns = order_I.shape[0]
         group_size = num_columns // self.scales_GO.shape[0]
         self.groups: list[int] = (order_I // group_size).tolist()
-        # Stretches of this size are never cut across: their grid is found when they begin.
+        # Stretches of this size are never split: their grid is found when they begin.
         self.whole = num_columns if refit is None else group_size
 
     def solve(self, first: int, last: int) -> None:
-        """Rounds the columns from `last` - 1 down to `first`; `latest_IO` of them knows of all
+        """Rounds the columns from `last` - 1 down to `first`. Their `latest_IO` must include all
         columns from `last` on."""
         size = last - first
         if self.refit is not None and size == self.whole:
@@ -229,9 +231,9 @@ class _Columns:
             latest_O -= values_O
 
     def fit(self, first: int, last: int) -> None:
-        """The grid of the group in [`first`, `last`), from the values that its columns would have
-        if no more were rounded: `latest_IO` knows what the columns before the group ask of each
-        column alone; the triangular solve lets the group's columns share it."""
+        """Fits the grid of the group in [`first`, `last`), to the values that its columns would
+        have if no more were rounded. `latest_IO` has each column's compensation for the columns
+        before the group. The triangular solve distributes it over the group's columns."""
         assert self.refit is not None
         weight_CO = self.change_IO[first:last]
         near_CC = self.factor.unit_II[first:last, first:last]
@@ -258,8 +260,8 @@ class _Columns:
         return to_weight(codes_OI, grid)
 
     def loss(self) -> float:
-        """1/2 tr(d H d^T) with the H that was not damped: the mean over the inputs x of
-        |(W - Q) x|^2."""
+        """Returns 1/2 tr(d H d^T) with the undamped H: the mean of |(W - Q) x|^2 over the inputs
+        x."""
         left_I = torch.linalg.vector_norm(self.latest_IO, dim=1).double().square()
         damped = float(left_I @ self.factor.pivots_I.double())
         added = self.factor.added * float(torch.linalg.vector_norm(self.change_IO)) ** 2

@@ -1,10 +1,10 @@
-"""HQQ, half-quadratic quantization (Badri and Shaji, 2023, https://mobiusml.github.io/hqq_blog): a
-grid for each group of weights, found from the weights alone, that forgives a few large errors
+"""HQQ, half-quadratic quantization (Badri and Shaji, 2023, https://mobiusml.github.io/hqq_blog):
+finds each group's grid from the weights alone and tolerates a few large errors
 (docs/methods/hqq.md).
 
-It makes sum |w - w'|^p small, p < 1, by turns. A wanted error e' takes the large part of each error
-out of the way (the shrinkage of l_p, equation 5 of the paper); the grid is then fitted by least
-squares to what is left, t = w - e'. With codes q, zero point z, scale s and w' = (q - z) s:
+It minimizes sum |w - w'|^p, p < 1, in turns. An allowed error e' takes out the large part of each
+error (the shrinkage of l_p, equation 5 of the paper). The grid is then fitted by least squares to
+the rest, t = w - e'. With codes q, zero point z, scale s and w' = (q - z) s:
 
     u  = (w - w') / s0                              errors in steps of the group's first grid, s0
     e' = s0 sign(u) max(0, |u| - |u|^(p-1) / beta)  beta grows by kappa at each turn
@@ -12,10 +12,11 @@ squares to what is left, t = w - e'. With codes q, zero point z, scale s and w' 
     s  = sum((q - z) t) / sum((q - z)^2)
     q  = round(w / s + z)
 
-The authors keep s and store z as a float. Stored zero points are whole numbers here, and rounding
-gives away what such a z won, so s is fitted too and z rounded first. They measure errors in units
-of the weights, of which beta = 10 forgives only those above 0.17: none, in a layer of usual size.
-Of all grids that were tried, as they are stored, each group keeps that of the least mean |error|.
+The authors keep s and store z as a float. Stored zero points are integers here, and rounding loses
+the gain of such a z, so s is fitted too and z is rounded first. They measure errors in units of
+the weights; with beta = 10 only errors above 0.17 are then tolerated, and layers of usual size
+have none. Each group keeps the grid with the least mean |error|, as stored, of all that were
+tried.
 """
 
 import math
@@ -41,8 +42,8 @@ from paredown.spec.weight import WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class HQQ:
-    """`norm` is p; `range` is how the first grid is found. Fewer iterations when one helped no
-    group. Raises ConfigError for options out of their range."""
+    """`norm` is p; `range` says how the first grid is found. The search ends early when an
+    iteration helps no group. Raises ConfigError for options out of range."""
 
     needs_hessian: ClassVar[bool] = False
     without_inputs: ClassVar[str] = ROUND_TO_NEAREST
@@ -82,7 +83,7 @@ class HQQ:
         return Quantized(weight=to_weight(codes_OGC.reshape(weight_OI.shape), grid))
 
     def fit(self, values_OGC: Tensor, first: Grid) -> Grid:
-        """The best grid of each group, `first` among them."""
+        """Returns the best grid of each group, `first` included."""
         best, least_OG = first, mean_errors(values_OGC, first)
         grid, beta = first, self.beta
         for _ in range(self.num_iterations):
@@ -105,13 +106,14 @@ class HQQ:
 
 
 def shrink(errors: Tensor, norm: float, beta: float) -> Tensor:
-    """The generalized soft threshold: zero for small errors, nearly the error for large ones."""
+    """Applies the generalized soft threshold: zero for small errors, nearly the error for large
+    ones."""
     return errors.sign() * (errors.abs() - errors.abs().pow(norm - 1) / beta).clamp(min=0)
 
 
 def refit(grid: Grid, codes_OGC: Tensor, wanted_OGC: Tensor) -> Grid:
-    """The zero point, then the scale, that bring the codes nearest to what is wanted, in squares; a
-    group of which all codes are its zero point keeps its scale."""
+    """Fits the zero point, then the scale, by least squares to the wanted values. A group whose
+    codes all equal its zero point keeps its scale."""
     zeros_OG = grid.zeros_OG
     if not grid.spec.symmetric:
         steps_OGC = wanted_OGC / grid.scales_OG[..., None]
@@ -128,5 +130,5 @@ def refit(grid: Grid, codes_OGC: Tensor, wanted_OGC: Tensor) -> Grid:
 
 
 def mean_errors(values_OGC: Tensor, grid: Grid) -> Tensor:
-    """[O, G]."""
+    """Returns the mean errors [O, G]."""
     return (grid.values(grid.codes(values_OGC)) - values_OGC).abs().mean(-1)

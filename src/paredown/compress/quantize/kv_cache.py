@@ -1,19 +1,19 @@
-"""Keys and values of the cache on small grids, simulated where a decoder's taps "k" and "v" are.
+"""Simulates keys and values on small grids, at the decoder's taps "k" and "v".
 
 Shapes: B sequences, K key-value heads, T tokens, C columns of a head; keys come after rotation, as
 they are stored.
 
-Dynamic: each token and head has a scale of its own, found when it is written, as in the native
-pages (spec/kv.py, csrc/kernels/attention/kv_pages.h). With M the largest magnitude and e the
-element that has it:
+Dynamic: each token and head has its own scale, found when it is written, as in the native pages
+(spec/kv.py, csrc/kernels/attention/kv_pages.h). With M the largest magnitude and e the element
+that has it:
 
     int8   s = bf16(M / 127)     q = round(clamp(x (1 / s), -128, 127))
     int4   s = bf16(e / -8)      q = round(clamp(x (1 / s), -8, 7)): all 16 codes are used
     fp8    s = bf16(M / 448)     q = x (1 / s), at most 448, to the nearest e4m3 number
 
-Static: one scale for all tokens, of the layer or of each head, calibrated and stored with the model
-as compressed-tensors stores them (`k_scale`, `v_scale`, kv_cache_scheme), symmetric: M / 448 for
-fp8, M / ((2^b - 1) / 2) for integers. What lies beyond is clamped.
+Static: all tokens share one scale for the layer or for each head. It is calibrated and stored with
+the model as compressed-tensors does (`k_scale`, `v_scale`, kv_cache_scheme), symmetric: M / 448
+for fp8, M / ((2^b - 1) / 2) for integers. Larger values are clamped.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ from paredown.formats.e4m3 import MAX_FP8
 KVGridDType = Literal["int8", "int4", "fp8"]
 KV_GRID_DTYPES: tuple[KVGridDType, ...] = get_args(KVGridDType)
 KV_POINTS = ("k", "v")
-# What shares a static scale.
+# The heads that share a static scale.
 KVShare = Literal["layer", "head"]
 
 _GRIDS: dict[KVGridDType, ActivationGrid] = {
@@ -40,12 +40,12 @@ _GRIDS: dict[KVGridDType, ActivationGrid] = {
 }
 # Below this the inverse of a scale would overflow; such a head counts as zeros.
 _SMALLEST = 1e-30
-# A range of nothing still has a scale above zero.
+# An empty range still has a scale above zero.
 _LEAST_SCALE = 2.0**-23
 
 
 def round_dynamic(x_BKTC: Tensor, dtype: KVGridDType) -> Tensor:
-    """Each token's head on a grid of its own."""
+    """Rounds each token's head on a grid of its own."""
     magnitudes, places = x_BKTC.abs().max(-1, keepdim=True)
     if dtype == "int4":
         scales = x_BKTC.gather(-1, places) / -8
@@ -58,7 +58,8 @@ def round_dynamic(x_BKTC: Tensor, dtype: KVGridDType) -> Tensor:
 
 
 def round_static(x_BKTC: Tensor, scale: Tensor, dtype: KVGridDType) -> tuple[Tensor, int]:
-    """On the grid of one given `scale`, [1] or [K, 1, 1], and how many values it clamped."""
+    """Rounds on the grid of one given `scale`, [1] or [K, 1, 1], and returns how many values it
+    clamped."""
     scaled = x_BKTC / scale
     codes = _GRIDS[dtype].to_number(scaled)
     low, high = _GRIDS[dtype].code_range
@@ -70,7 +71,7 @@ def round_static(x_BKTC: Tensor, scale: Tensor, dtype: KVGridDType) -> tuple[Ten
 
 @dataclass(frozen=True, kw_only=True)
 class StaticKVScales:
-    """`k_scale` and `v_scale` of one layer, float32, [1] or [K, 1, 1] (one per head)."""
+    """The scales `k_scale` and `v_scale` of one layer, float32, [1] or [K, 1, 1] (one per head)."""
 
     k_scale: Tensor
     v_scale: Tensor
@@ -78,13 +79,13 @@ class StaticKVScales:
 
 @dataclass
 class KVRange:
-    """Largest magnitudes of each head of one layer over the calibration tokens; as a tap, it looks
-    and changes nothing."""
+    """Records the largest magnitudes of each head of one layer over the calibration tokens. As a
+    tap it changes nothing."""
 
     largest: dict[str, Tensor] = field(default_factory=dict)
 
     def tap(self, point: str, x: Tensor) -> Tensor:
-        """Raises CheckpointError for keys or values that are not finite."""
+        """Records keys or values. Raises CheckpointError for values that are not finite."""
         if point in KV_POINTS:
             magnitudes_K11 = x.abs().amax((0, 2, 3))[:, None, None]
             if not bool(magnitudes_K11.isfinite().all()):
@@ -98,7 +99,7 @@ class KVRange:
         return x
 
     def scales(self, dtype: KVGridDType, share: KVShare = "layer") -> StaticKVScales:
-        """The scales of everything seen; nothing of it is clamped by more than half a step."""
+        """Returns the scales for all values seen; none is clamped by more than half a step."""
         k_scale, v_scale = (self._scale(point, dtype, share) for point in KV_POINTS)
         return StaticKVScales(k_scale=k_scale, v_scale=v_scale)
 
@@ -111,7 +112,7 @@ class KVRange:
 
 
 def dynamic_taps(dtype: KVGridDType, num_layers: int) -> dict[str, Callable[[Tensor], Tensor]]:
-    """By point ("layers.0.k", ...), for evaluate/quality/simulated.py."""
+    """Returns taps by point ("layers.0.k", ...), for evaluate/quality/simulated.py."""
     return {
         f"layers.{layer}.{point}": lambda x: round_dynamic(x, dtype)
         for layer in range(num_layers)
@@ -121,7 +122,7 @@ def dynamic_taps(dtype: KVGridDType, num_layers: int) -> dict[str, Callable[[Ten
 
 @dataclass
 class StaticTaps:
-    """Taps by point for the static scales of each layer; `num_clamped` counts as they run."""
+    """Taps by point for the static scales of each layer; they count `num_clamped` as they run."""
 
     dtype: KVGridDType
     scales: Iterable[StaticKVScales]

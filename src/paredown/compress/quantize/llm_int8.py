@@ -1,5 +1,5 @@
-"""LLM.int8() (arXiv 2208.07339): inputs and weights in 8 bits, but for the few columns whose inputs
-are large, which are multiplied in 16 bits.
+"""LLM.int8() (arXiv 2208.07339): uses 8 bits for inputs and weights, except for the few columns
+with large inputs, which are multiplied in 16 bits.
 
 Shapes: T tokens, I columns, O rows.
 """
@@ -18,7 +18,7 @@ from paredown.models.roles import linear_places
 from paredown.spec.experts import split_role
 from paredown.spec.weight import ScaleDType, WeightSpec
 
-# An input column with a magnitude from here on is an outlier (section 3.2 of the paper).
+# An input column with a magnitude of at least this is an outlier (section 3.2 of the paper).
 THRESHOLD = 6.0
 _LARGEST_CODE = 127
 _NO_SPLIT = (
@@ -29,8 +29,8 @@ _NO_SPLIT = (
 
 @dataclass(frozen=True, kw_only=True)
 class LLMInt8:
-    """Stores all columns as codes, as bitsandbytes does; which inputs are outliers is seen when it
-    runs, by an executor that looks (`LLMInt8Linear`; the native one does not)."""
+    """Stores all columns as codes, as bitsandbytes does. Outlier inputs are found at run time by
+    an executor that looks for them (`LLMInt8Linear`; the native one does not)."""
 
     needs_hessian: ClassVar[bool] = False
     without_inputs: ClassVar[str] = ROUND_TO_NEAREST
@@ -50,7 +50,7 @@ class LLMInt8:
     def quantize(
         self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
     ) -> Quantized:
-        """Raises UnsupportedError for a form other than int8 rows."""
+        """Quantizes a weight. Raises UnsupportedError for a form other than int8 rows."""
         spec = target.spec
         self.check(spec)
         codes_OI, scales_O = row_codes(weight_OI, target.scale_dtype)
@@ -64,7 +64,7 @@ class LLMInt8:
 
 
 def row_codes(weight_OI: Tensor, scale_dtype: ScaleDType) -> tuple[Tensor, Tensor]:
-    """Codes from -127 to 127, and scales absmax / 127 rounded as they are stored."""
+    """Returns codes from -127 to 127, and scales absmax / 127 rounded as they are stored."""
     scales_O = storable_scales(weight_OI.abs().amax(1) / _LARGEST_CODE, scale_dtype)
     codes_OI = (weight_OI / scales_O[:, None]).round().clamp(-_LARGEST_CODE, _LARGEST_CODE)
     return codes_OI, scales_O
@@ -73,12 +73,12 @@ def row_codes(weight_OI: Tensor, scale_dtype: ScaleDType) -> tuple[Tensor, Tenso
 def llm_int8_product(
     x_TI: Tensor, codes_OI: Tensor, scales_O: Tensor, outliers_OI: Tensor, threshold: float
 ) -> Tensor:
-    """[T, O], equation 8: columns of `x_TI` in which some magnitude reaches `threshold` meet those
-    of `outliers_OI` in fp16; the others are rounded row by row, with x = 0 in the outlier columns,
-    and meet the codes.
+    """Returns the product [T, O] of equation 8. Columns of `x_TI` with a magnitude of at least
+    `threshold` are multiplied with those of `outliers_OI` in fp16. In the others x is rounded row
+    by row, with outlier columns set to 0, and multiplied with the codes.
 
-    `outliers_OI` are the 16-bit weights of the paper, or, where only codes were kept
-    (bitsandbytes), what these stand for. Products of integers are summed in float64: exactly.
+    `outliers_OI` are the paper's 16-bit weights, or, if only codes were kept (bitsandbytes), the
+    dequantized codes. Integer products are summed in float64, exactly.
     """
     is_outlier_I = (x_TI.abs() >= threshold).any(0)
     large_TI = x_TI[:, is_outlier_I].half().to(x_TI)
@@ -115,9 +115,9 @@ class LLMInt8Linear(nn.Module):
 def use_llm_int8(
     decoder: Decoder, *, outliers_from_codes: bool, threshold: float = THRESHOLD
 ) -> None:
-    """Replaces the linear layers inside the decoder's transformer layers. `outliers_from_codes`
-    takes the outliers' weights from the codes, as bitsandbytes does for a stored model; else they
-    are the model's own, in 16 bits, as in the paper."""
+    """Replaces the linear layers inside the decoder's transformer layers. With
+    `outliers_from_codes` the outliers' weights come from the codes, as in bitsandbytes for a
+    stored model. Otherwise they are the model's own, in 16 bits, as in the paper."""
     for role, index in linear_places(decoder.spec):
         layer = decoder.layers[index]
         linear = layer.get_submodule(role)

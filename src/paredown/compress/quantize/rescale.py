@@ -18,42 +18,43 @@ from paredown.spec.weight import ScaleDType
 
 
 def linear_weight(layer: Layer, role: str) -> Tensor:
-    """[O, I], the layer's own."""
+    """Returns the layer's own weight [O, I]."""
     weight = layer.get_submodule(role).weight
     assert isinstance(weight, Tensor)
     return weight.data
 
 
 def pair_input(pair: SmoothingPair) -> str:
-    """The point that all of the pair's consumers read; each expert reads some of its tokens."""
+    """Returns the point that all of the pair's consumers read; each expert reads some of its
+    tokens."""
     norms = {"attention_norm": "attention_input", "mlp_norm": "mlp_input"}
     return norms.get(pair.producer) or input_point(pair.consumers[0])
 
 
 def fitting(pair: SmoothingPair, scales_P: Tensor) -> Tensor:
-    """The scales, or where the pair takes no others the nearest powers of two."""
+    """Returns the scales, or the nearest powers of two if the pair takes no others."""
     return scales_P.log2().round().exp2() if pair.takes_powers_of_two else scales_P
 
 
 def to_columns(pair: SmoothingPair, values_P: Tensor) -> Tensor:
-    """[I]: each column's channel."""
+    """Returns the value of each column's channel, [I]."""
     return values_P.view(-1, pair.run).repeat_interleave(pair.repeats, dim=0).flatten()
 
 
 def columns_of_channels(pair: SmoothingPair, values_I: Tensor) -> Tensor:
-    """[P, repeats]: the columns that read each channel."""
+    """Returns the columns that read each channel, [P, repeats]."""
     return values_I.view(-1, pair.repeats, pair.run).transpose(1, 2).reshape(-1, pair.repeats)
 
 
 @torch.no_grad()
 def rescale(layer: Layer, pair: SmoothingPair, scales_P: Tensor, stored: ScaleDType) -> Tensor:
     """Divides the producer's channels by `scales_P` (above zero) and multiplies the columns that
-    read them, in place; returns the factors used.
+    read them, in place. Returns the factors used.
 
-    A norm's weight is stored in `stored`, so it is rounded to that first and the factor becomes old
-    weight / new weight: the columns fit what will be read. A channel whose weight would become zero
-    or infinite keeps it. Biases are rounded too: where there is one, the function moves by at most
-    half a unit in its last place, as any value written in that dtype.
+    A norm's weight is first rounded to its dtype `stored`, and the factor becomes old weight / new
+    weight, so that the columns fit the stored value. A channel whose weight would become zero or
+    infinite keeps it. Biases are rounded too: with a bias, the function changes by at most half a
+    unit in its last place, as for any value written in that dtype.
     """
     producer = layer.get_submodule(pair.producer)
     if isinstance(producer, nn.Linear):
@@ -71,7 +72,7 @@ def rescale(layer: Layer, pair: SmoothingPair, scales_P: Tensor, stored: ScaleDT
 
 @contextmanager
 def replaced(layer: Layer, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """The layer with other weights in the linear layers named, until the block ends."""
+    """Replaces the weights of the named linear layers until the block ends."""
     kept = {role: linear_weight(layer, role) for role in weights}
     try:
         for role, weight in weights.items():
@@ -83,7 +84,7 @@ def replaced(layer: Layer, weights: Mapping[str, Tensor]) -> Iterator[None]:
 
 
 def _divide_norm(norm: RMSNorm | LayerNorm, scales_P: Tensor, stored: ScaleDType) -> Tensor:
-    """Divides what is multiplied with, which is the stored weight and the norm's offset."""
+    """Divides the norm's factor, which is the sum of the stored weight and the norm's offset."""
     old_P, offset = norm.weight.data, norm.offset
     new_P = _as_stored((old_P + offset) / scales_P - offset, stored)
     factors_P = (old_P + offset) / (new_P + offset)

@@ -1,20 +1,21 @@
-"""Residual K-means: where AQLM's codebooks begin (arXiv 2401.06118, section 3.1; Chen et al. 2010).
+"""Residual K-means: the initial codebooks of AQLM (arXiv 2401.06118, section 3.1; Chen et al.
+2010).
 
-The first codebook holds the K means of the vectors; each next one those of what is left over.
+The first codebook holds the K means of the vectors, and each next one those of the remainders.
 Shapes: N vectors of C columns, M codebooks, K vectors of a codebook.
 """
 
 import torch
 from torch import Tensor
 
-# Distances held at once.
+# The distances held at once.
 _CHUNK_VALUES = 1 << 22
 
 
 def residual_kmeans(
     vectors_NC: Tensor, num_codebooks: int, codebook_size: int, num_iterations: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Codebooks [M, K, C] and codes [N, M] (int64)."""
+    """Returns codebooks [M, K, C] and codes [N, M] (int64)."""
     generator = torch.Generator().manual_seed(seed)
     left_NC = vectors_NC
     codebooks, codes = [], []
@@ -30,8 +31,9 @@ def residual_kmeans(
 def kmeans(
     vectors_NC: Tensor, num_means: int, num_iterations: int, generator: torch.Generator
 ) -> Tensor:
-    """[K, C] by Lloyd's algorithm from vectors drawn at random. A mean that lost all its vectors
-    goes to the vector that is farthest from its own. Fewer vectors than means leave zeros."""
+    """Returns the means [K, C] by Lloyd's algorithm, starting from random vectors. A mean that
+    lost all its vectors moves to the vector that is farthest from its own mean. Fewer vectors than
+    means leave zeros."""
     num_vectors = vectors_NC.shape[0]
     drawn = torch.randperm(num_vectors, generator=generator)[:num_means]
     means_KC = vectors_NC.new_zeros(num_means, vectors_NC.shape[1])
@@ -52,7 +54,7 @@ def kmeans(
 
 
 def nearest(vectors_NC: Tensor, means_KC: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest mean of each vector [N], and its squared distance [N]."""
+    """Returns the nearest mean of each vector [N], and its squared distance [N]."""
     halves_K = means_KC.square().sum(1) / 2
     chunk = max(1, _CHUNK_VALUES // means_KC.shape[0])
     codes, distances = [], []

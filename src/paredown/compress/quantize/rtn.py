@@ -1,5 +1,5 @@
-"""Round to nearest (docs/methods/round_to_nearest.md): every weight by itself, on a grid found from
-the weights alone."""
+"""Round to nearest (docs/methods/round_to_nearest.md): rounds every weight by itself, on a grid
+found from the weights alone."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,8 +21,8 @@ from paredown.spec.weight import WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class RTN:
-    """`range` is how the grid's range is found. `per_tensor` gives all rows the same scale (and is
-    stored as rows that happen to share it): SmoothQuant's O1 to O3."""
+    """`range` says how the grid's range is found. `per_tensor` gives all rows the same scale,
+    stored as rows that happen to share it (SmoothQuant's O1 to O3)."""
 
     needs_hessian: ClassVar[bool] = False
     without_inputs: ClassVar[str] = ROUND_TO_NEAREST
@@ -41,7 +41,7 @@ class RTN:
     ) -> Quantized:
         spec = target.spec
         if self.range == "minmax" and not self.per_tensor and not spec.integer_steps:
-            # The same codes, a stretch of rows at a time.
+            # The same codes, one stretch of rows at a time.
             return Quantized(weight=quantize(weight_OI.float().numpy(), spec, target.scale_dtype))
         values_OGC = grouped(weight_OI, spec.group_size)
         if target.grid is not None:

@@ -1,4 +1,4 @@
-"""SmoothQuant (arXiv 2211.10438): the norms hand a part of their large channels to the weights, so
+"""SmoothQuant (arXiv 2211.10438): moves a part of the norms' large channels into the weights, so
 that inputs and weights can both be rounded to 8 bits.
 
 Shapes: N sequences, T tokens, D hidden size, I columns of a linear layer, P channels of a norm.
@@ -29,18 +29,18 @@ from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.points import input_point
 from paredown.models.decoder.smoothing import norm_pairs
 
-# Tried for each layer, beside no smoothing at all; the paper finds 0.4 to 0.6 best for OPT.
+# The values tried for each layer, besides no smoothing; the paper finds 0.4 to 0.6 best for OPT.
 ALPHAS = tuple(step / 20 for step in range(4, 20))
 _SMALLEST = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothQuant:
-    """`alpha` is how much of an input's range goes to the weights, 0 to 1; None searches it for
-    each layer. `per_tensor` searches for weights with one scale for all rows (O1 to O3: the
-    quantizer must be told so too); `num_tokens` bounds the sample on which alphas are compared.
+    """`alpha` is the share of an input's range that moves to the weights, 0 to 1; None searches it
+    for each layer. `per_tensor` searches for weights with one scale for all rows (O1 to O3; the
+    quantizer needs the same option). `num_tokens` limits the sample on which alphas are compared.
 
-    Raises ConfigError for an alpha outside of 0 to 1 and a sample of no tokens.
+    Raises ConfigError for an alpha outside of 0 to 1 and for an empty sample.
     """
 
     alpha: float | None = None
@@ -99,8 +99,8 @@ class SmoothQuant:
 
 
 def smoothing_scales(absmax_P: Tensor, weight_absmax_P: Tensor, alpha: float) -> Tensor:
-    """Equation 4: s = max|x|^alpha / max|w|^(1 - alpha), of each channel. One that calibration
-    never saw used keeps its scale: the equation would make it huge."""
+    """Returns s = max|x|^alpha / max|w|^(1 - alpha) for each channel (equation 4). A channel that
+    calibration never used keeps its scale, which the equation would make huge."""
     weight_absmax_P = weight_absmax_P.clamp(min=_SMALLEST)
     scales_P = absmax_P.pow(alpha) / weight_absmax_P.pow(1 - alpha)
     return torch.where(absmax_P > 0, scales_P.clamp(min=_SMALLEST), 1.0)
@@ -109,7 +109,7 @@ def smoothing_scales(absmax_P: Tensor, weight_absmax_P: Tensor, alpha: float) ->
 def smooth(
     block: Block, targets: Mapping[str, LayerTarget], absmax: Mapping[str, Tensor], alpha: float
 ) -> dict[str, Tensor]:
-    """Moves the ranges in place; returns `absmax`, by point, as it is afterwards."""
+    """Moves the ranges in place and returns the new `absmax`, by point."""
     layer, result = block.layer, dict(absmax)
     for pair in norm_pairs(layer.spec):
         wanted = [targets[role] for role in pair.consumers if role in targets]
@@ -131,8 +131,8 @@ def simulated(
     absmax: Mapping[str, Tensor],
     rounding: RTN,
 ) -> Iterator[None]:
-    """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
-    point is what static scales are made of; an expert that saw no token has those of all."""
+    """Rounds the weights and inputs of `targets` until the block ends. Static scales follow from
+    `absmax` by point; an expert that saw no token uses that of all experts."""
     weights = {
         role: rounding.quantize(weight_OI, target, None).values()
         for role, target in targets.items()

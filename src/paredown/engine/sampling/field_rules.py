@@ -150,5 +150,5 @@ def _check_tuple(field: str, value: object, low: int, high: int, what: str) -> N
         raise ParameterError(
             field,
             seen=quoted(value, MAX_SEEN_CHARS),
-            remedy=f"Give a tuple of {low} to {high} {what}.",
+            remedy=f"Give a list or tuple of {low} to {high} {what}.",
         )

@@ -1,9 +1,9 @@
 """SamplingParams: how the tokens of one request are chosen, and when it ends.
 
-docs/sampling.md defines every step and their order.
+docs/internals/sampling.md defines every step and their order.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -77,12 +77,13 @@ RULES: dict[str, Rule] = {
 class SamplingParams:
     """Validated on creation. Raises ParameterError with the field, the value and the remedy.
 
-    `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. The repetition penalty counts
-    prompt and answer; presence and frequency penalties count the answer. `bad_words` are sequences
-    of token ids: the last id is forbidden after the others. `seed` None lets the engine draw one;
-    answer i of `n` has seed + i. `max_tokens` None means as many as the context holds. Nothing ends
-    an answer before `min_tokens`. `logprobs` None returns none, 0 those of the chosen token, k also
-    those of the k best tokens; `prompt_logprobs` does the same for the prompt.
+    `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. Repetition is counted over
+    prompt and answer, presence and frequency over the answer. `bad_words` are sequences of token
+    ids: the last one is forbidden where the others stand before it. `seed` None lets the engine
+    draw one; of `n` answers number i has seed + i. `max_tokens` None means as many as the context
+    holds. Before `min_tokens` no stop ends the answer. A single text may be `stop`, and lists may
+    be given where tuples are kept. `logprobs` None asks for none, 0 for the
+    chosen token's, k for the k best tokens' as well; `prompt_logprobs` the same of the prompt.
     """
 
     temperature: float = 1.0
@@ -94,23 +95,31 @@ class SamplingParams:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: dict[int, float] = field(default_factory=dict)
-    allowed_token_ids: tuple[int, ...] | None = None
-    bad_words: tuple[tuple[int, ...], ...] = ()
+    allowed_token_ids: Sequence[int] | None = None
+    bad_words: Sequence[Sequence[int]] = ()
     token_filter: TokenFilter | None = None
     seed: int | None = None
     n: int = 1
     max_tokens: int | None = 128
     min_tokens: int = 0
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
+    stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        # What the caller does to its own lists later is no business of this.
+        for name in ("allowed_token_ids", "bad_words", "stop", "stop_token_ids"):
+            if isinstance(value := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(value))
+        if isinstance(words := self.bad_words, tuple):
+            words = tuple(tuple(one) if isinstance(one, list) else one for one in words)
+            object.__setattr__(self, "bad_words", words)
         for name, rule in RULES.items():
             rule.check(name, getattr(self, name))
-        # The caller may change its own dict later.
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
         if self.allowed_token_ids is not None:
             # Bounded by a vocabulary, because each generated token walks over them.

@@ -33,6 +33,15 @@ class Followers:
         follower.leader = None
         self.num_following -= 1
 
+    def are_promised(self, request: Request, running: Sequence[Request], num_left: int) -> bool:
+        """Whether the places that are left will be those of followers of a better rank."""
+        if not self.num_following or num_left <= 0:
+            return False
+        rank = request.rank, request.id
+        better = [one for one in running if (one.rank, one.id) < rank]
+        seen = [one for one in better if request.is_wide or not one.is_wide]
+        return sum(len(one.followers) for one in seen) >= num_left
+
     def check_integrity(self, leaders: Iterable[Request]) -> list[Request]:
         """Asserts that each follower has one of these leaders; returns all followers."""
         followers = list[Request]()

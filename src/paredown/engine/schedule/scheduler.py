@@ -67,10 +67,11 @@ class Scheduler:
         self._kept, self._gives_pages_back = kept, kept.window is not None
         self._policy = policy = POLICIES[config.policy]
         lanes = Lanes(lambda: policy.make_queue(pages))
-        self._wide = WideRequests(config.num_places, None if config.fair_shares else lanes)
+        self._wide = WideRequests(config.num_places, pages.pool, lanes)
         self.waiting: WaitingQueue = lanes
         self._shares: FairShares | None = None
         if config.fair_shares:
+            self._wide = WideRequests(config.num_places, pages.pool, None)
             self.waiting = self._shares = FairShares(lambda: policy.make_queue(pages))
         self.running: list[Request] = []
         # Ended requests whose pages are kept for forks, as long as nobody else needs them.
@@ -232,7 +233,9 @@ class Scheduler:
                     is_short = True
                     continue
                 num_certain = min(num_certain, request.num_covered_tokens)
-            num_tokens = num_certain - request.num_computed_tokens
+            num_tokens = self._wide.fit(request, num_certain - request.num_computed_tokens)
+            if not num_tokens:
+                continue
             # Each request behind this one gets a token before this one gets a second, or a draft.
             if num_tokens > budget - num_behind:
                 num_tokens = budget - num_behind
@@ -303,6 +306,7 @@ class Scheduler:
         self._too_few_pages = None
 
     def _admit(self, plan: StepPlan, budget: int) -> None:
+        self._wide.open_lanes(self.running)
         while self.waiting:
             has_place = len(self.running) < self._num_places
             # A step without tokens left gets one when a request gives up its place.
@@ -310,14 +314,11 @@ class Scheduler:
                 return
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
-            self._wide.open_lanes(self.running)
             request = self.waiting.first()
-            if request.is_wide and self._wide.is_closed(self.running):
-                return
-            if self._is_promised(request):
-                return
-            prefix = self._pages.find(request)
-            if self._pages.is_awaited(request, prefix):
+            prefix = None if self._must_wait(request) else self._pages.find(request)
+            if prefix is None or self._pages.is_awaited(request, prefix):
+                if self._wide.pass_over(request):
+                    continue
                 return
             if has_place and self._pages.start(request, prefix):
                 self.waiting.remove(request)
@@ -325,6 +326,7 @@ class Scheduler:
                 self._repetition = None
                 num_ready = min(request.num_tokens, request.num_covered_tokens)
                 num_tokens = min(num_ready - request.num_computed_tokens, budget)
+                num_tokens = self._wide.fit(request, num_tokens)
                 plan.chunks.append((request, num_tokens))
                 plan.is_repeated = False
                 budget -= num_tokens
@@ -332,18 +334,16 @@ class Scheduler:
                 self.drop(self.parked[-1])
             elif self._preempt_for(request, plan, has_place=has_place):
                 budget = self._num_step_tokens - plan.num_tokens
-            else:
+            elif not self._wide.pass_over(request):
                 self._too_few_pages = self.pool.num_free if has_place else None
                 return
 
-    def _is_promised(self, request: Request) -> bool:
-        """Whether the places that are left will be those of followers of a better rank."""
+    def _must_wait(self, request: Request) -> bool:
+        """Whether the places that are left are for others."""
+        if request.is_wide and self._wide.is_closed(self.running):
+            return True
         num_left = self._num_places - len(self.running)
-        if not self._followers.num_following or num_left <= 0:
-            return False
-        better = [one for one in self.running if _rank(one) < _rank(request)]
-        seen = [one for one in better if request.is_wide or not one.is_wide]
-        return sum(len(one.followers) for one in seen) >= num_left
+        return self._followers.are_promised(request, self.running, num_left)
 
     def _take_pages(self, request: Request, plan: StepPlan) -> bool:
         """Makes a running request's pages cover its certain tokens, with its own copies where it
@@ -352,7 +352,7 @@ class Scheduler:
             if self.parked:
                 self.drop(self.parked[-1])
                 continue
-            victim = max(self.running, key=_rank)
+            victim = max(self.running, key=self._wide.order)
             if victim is request:
                 return False
             self._preempt(victim, plan)
@@ -372,10 +372,10 @@ class Scheduler:
 
     def _preempt_for(self, request: Request, plan: StepPlan, *, has_place: bool) -> bool:
         """Preempts the running request of the worst rank for a waiting one of a better rank, where
-        the policy says so and enough pages would become free."""
-        if not self._policy.preempts or self._shares is not None:
-            return False
-        worse = [one for one in self.running if _rank(one) > _rank(request)]
+        the policy says so or its answers are many, and enough pages would become free."""
+        worse = self._wide.giving_way(request, self.running) if has_place else []
+        if self._policy.preempts and self._shares is None:
+            worse = [one for one in self.running if _rank(one) > _rank(request)]
         num_pages = self.pool.num_free + sum(len(one.pages) for one in worse)
         if not worse or (has_place and num_pages < self._pages.num_wanted_pages(request)):
             return False

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paredown.errors import UnsupportedError
+from paredown.installation import pip
 from paredown.shown import shown
 
 _MAX_LABEL_CHARS = 120
@@ -63,7 +64,7 @@ def require_matplotlib(without: str) -> None:
         raise UnsupportedError(
             "drawing a picture needs matplotlib",
             seen=error,
-            remedy=f"Install it with `pip install 'paredown[compress]'`, or {without}.",
+            remedy=f"Install it with `{pip('install', 'matplotlib')}`, or {without}.",
         ) from error
 
 

@@ -1,19 +1,15 @@
-"""Runs lm-evaluation-harness on our executor. `python -m paredown.evaluate.quality.lm_eval` is its
-command line with one more model, `--model paredown --model_args model=FOLDER` (docs/offline.md).
+"""lm-evaluation-harness on our executor: `python -m paredown.evaluate.quality.lm_eval` is its
+command line with one model more, `--model paredown --model_args model=FOLDER`
+(docs/guide/python.md).
 
 The harness finds other models only if they register themselves in the same process. From Python,
 `import paredown.evaluate.quality.lm_eval` does that.
 """
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
-
-from lm_eval.__main__ import cli_evaluate
-from lm_eval.api.model import LM
-from lm_eval.api.registry import register_model
-from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
-from tqdm import tqdm
 
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -21,6 +17,23 @@ from paredown.engine.score import encode_text
 from paredown.errors import RequestError, UnsupportedError
 from paredown.shown import quoted
 from paredown.spec.kv_choice import KVChoice
+
+try:
+    from lm_eval.__main__ import cli_evaluate
+    from lm_eval.api.model import LM
+    from lm_eval.api.registry import register_model
+    from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
+    from tqdm import tqdm
+except ModuleNotFoundError as error:
+    missing = UnsupportedError(
+        "lm-evaluation-harness is not installed",
+        seen=f"no module {error.name}",
+        remedy="Install it with `pip install 'paredown[eval]'`.",
+    )
+    if __name__ == "__main__":
+        print(f"paredown: {missing}", file=sys.stderr)
+        sys.exit(2)
+    raise missing from error
 
 LOGGER = logging.getLogger(__name__)
 Job = TypeVar("Job")

@@ -30,12 +30,15 @@ from paredown.models.files.whole_file import is_there, unreadable
 from paredown.models.fingerprints import file_digests, joint_digest
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.text.tokenizer_files import CONFIG as TOKENIZER_CONFIG
-from paredown.models.text.tokenizer_files import tokenizer_file
+from paredown.models.text.tokenizer_files import read_tokenizer_files, tokenizer_file
 from paredown.spec.weight import ActivationDType
 
 # Predictions depend on these files besides the weights. Others (chat template, generation defaults)
 # may be edited.
 SMALL_FILES = ("config.json", "tokenizer.json")
+# What the files beside tokenizer.json say of tokens changes what a text becomes, too. Older proofs
+# do not have it.
+TOKENS_BESIDE = "tokenizer_config.json (tokens)"
 REMEDY = "Download or compress the checkpoint again, or go on all the same with --no-verify."
 
 
@@ -86,7 +89,10 @@ class Fingerprint:
     def check_files(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> None:
         """Raises CheckpointError for a file that is not the one that was verified. The weights are
         read only where loading did not have to know their digest."""
-        _compare(checkpoint, self.small_files, _digest_small_files(checkpoint))
+        small = _digest_small_files(checkpoint)
+        if TOKENS_BESIDE not in self.small_files:
+            small.pop(TOKENS_BESIDE, None)
+        _compare(checkpoint, self.small_files, small)
         verified = self.weight_files
         if is_gguf(checkpoint.path):
             # The file or its parts may have been renamed.
@@ -154,6 +160,9 @@ def _digest_small_files(checkpoint: Checkpoint) -> dict[str, str]:
             except OSError as error:
                 raise unreadable(path, error) from error
             digests[name] = hash_bytes(np.frombuffer(data, np.uint8), num_threads=1)
+    if not is_gguf(checkpoint.path):
+        said = read_tokenizer_files(checkpoint.path).tokens_said().encode()
+        digests[TOKENS_BESIDE] = hash_bytes(np.frombuffer(said, np.uint8), num_threads=1)
     return digests
 
 

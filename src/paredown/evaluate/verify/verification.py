@@ -4,7 +4,6 @@ Quality is measured through the serving executor (evaluate/quality/quality.py), 
 protocol of evaluate/texts/text.py. Layer errors are measured on the PyTorch decoder.
 """
 
-import importlib.metadata
 import math
 import platform
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ import numpy
 import tokenizers
 import torch
 
+import paredown
 from paredown.evaluate.quality.layer_error import LayerError, layer_errors
 from paredown.evaluate.quality.measurement import Measurement, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
@@ -146,7 +146,7 @@ def _all_notes(
 def versions() -> dict[str, str]:
     """Returns the versions of everything that may affect the figures."""
     return {
-        "paredown": importlib.metadata.version("paredown"),
+        "paredown": paredown.__version__,
         "python": platform.python_version(),
         **{name: str(module.__version__) for name, module in _VERSIONS.items()},
     }

@@ -1,4 +1,5 @@
-"""From a checkpoint to a native executor: its weights packed now, or mapped as they were kept."""
+"""Loads a checkpoint into a native executor: its weights are packed now, or mapped from the
+cache."""
 
 from paredown.errors import ConfigError
 from paredown.executors.memory_plan import MemoryPlan
@@ -23,7 +24,7 @@ from paredown.spec.weight import SHORT_BF16_ISAS, ActivationDType
 
 
 class NativeLoading:
-    """A checkpoint on its way into a native executor."""
+    """A checkpoint that is being loaded into a native executor."""
 
     def __init__(
         self,
@@ -49,8 +50,8 @@ class NativeLoading:
 
     @classmethod
     def start(cls, checkpoint: Checkpoint, options: RunOptions) -> "NativeLoading":
-        """Checks that it fits, and has packed weights verified where `options.cache` keeps them.
-        Raises what `load_executor` raises."""
+        """Checks that the model fits, and starts verifying packed weights that `options.cache`
+        keeps. Raises what `load_executor` raises."""
         context = Context(spec=with_padded_heads(checkpoint.spec), sinks=options.sinks)
         threads, activations = options.thread_plan, options.activations
         if activations is not None:
@@ -67,7 +68,7 @@ class NativeLoading:
         return cls(checkpoint, context, kv, plan, threads, activations, packed_cache)
 
     def finish(self) -> NativeExecutor:
-        """See Loading.finish. Waits for the verification, or packs the weights."""
+        """See Loading.finish. It waits for the verification, or packs the weights."""
         source: WeightSource = "cache" if self._is_mapped() else "checkpoint"
         if source == "checkpoint":
             pack_weights(self._checkpoint, self._model, self._activations)
@@ -102,16 +103,17 @@ class NativeLoading:
         return False
 
     def _borrow(self, file: PackedFile) -> None:
-        """Raises PackedFileError for blobs that are whole and not those of this model."""
+        """Raises PackedFileError for intact blobs that do not belong to this model."""
         try:
             self._model.borrow(file.blobs())
-        except Exception as error:  # whatever the core makes of what it is given
+        except Exception as error:  # the core may raise anything for bad blobs
             self._model = self._empty_model()
             raise PackedFileError(f"its contents are odd: {type(error).__name__}") from error
 
 
 def _check_inputs(checkpoint: Checkpoint, activations: ActivationDType) -> None:
-    """Raises ConfigError for integers where no weight takes any: floats would be read after all."""
+    """Raises ConfigError if integers are asked for but no weight takes any: the inputs would stay
+    floats."""
     specs = checkpoint.weight_specs().values()
     if activations.startswith("int") and not any(
         "int8_group" in spec.possible_activations for spec in specs

@@ -1,4 +1,4 @@
-"""What running a checkpoint on the native executor will take, from shapes and formats alone."""
+"""Plans the memory of a checkpoint on the native executor, from shapes and formats alone."""
 
 from itertools import chain
 
@@ -18,7 +18,7 @@ from paredown.spec.weight import WeightSpec
 def plan_memory(
     checkpoint: Checkpoint, kv: KVSpec, num_threads: int, sinks: AttentionSinks | None = None
 ) -> MemoryPlan:
-    """The plan with pages as in `kv`, for steps on so many threads."""
+    """Returns the plan with the pages of `kv`, for steps on `num_threads` threads."""
     spec = with_padded_heads(checkpoint.spec)
     context = Context(spec=spec, sinks=sinks)
     linear_bytes = sum(_linear_bytes(checkpoint).values())
@@ -59,7 +59,7 @@ def _output_bytes(checkpoint: Checkpoint) -> int:
 
 
 def _embedding_bytes(checkpoint: Checkpoint) -> int:
-    """Nothing where its rows are read out of the output layer."""
+    """Returns the embedding's bytes; 0 where its rows are read from the output layer."""
     if embedding_is_output(checkpoint):
         return 0
     spec = checkpoint.spec
@@ -68,6 +68,6 @@ def _embedding_bytes(checkpoint: Checkpoint) -> int:
 
 
 def _step_bytes(context: Context, kv: KVSpec, num_threads: int) -> int:
-    """The core's buffers, as it adds them up itself, and the logits."""
+    """Returns the bytes of the core's buffers, by its own count, and of the logits."""
     buffers = planned_step_bytes(context, kv, num_threads, PLANNED_STEP_TOKENS)
     return buffers + PLANNED_STEP_TOKENS * context.spec.vocab_size * 4

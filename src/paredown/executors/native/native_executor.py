@@ -1,4 +1,4 @@
-"""NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
+"""NativeExecutor: runs a checkpoint on the C++ core. CPU serving uses it, without torch."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -23,8 +23,8 @@ WeightSource = Literal["checkpoint", "cache"]
 
 class NativeExecutor:
     """Implements LoadedExecutor. `weights_from` says whether the weights were packed now or mapped
-    as an earlier process had packed them; `activations` what inputs are rounded to where somebody
-    chose it."""
+    from an earlier process's file. `activations` is what inputs are rounded to, if somebody chose
+    it."""
 
     def __init__(
         self,
@@ -41,26 +41,26 @@ class NativeExecutor:
         self._activations = activations
         self.weights_from = weights_from
         self._sampler = CoreSampler(model.sampler)
-        # What the last step was called with: starts; lengths, num_logits, pages, num_released.
+        # The arguments of the last step: starts; lengths, num_logits, pages, num_released.
         self._starts = list[int]()
         self._columns = (list[int](), list[int](), list[Sequence[int]](), list[int]())
 
     @property
     def known_content(self) -> str | None:
-        """The digest of the checkpoint's files (models/fingerprints.py) where loading had to know
+        """The digest of the checkpoint's files (models/fingerprints.py), if loading had to compute
         it."""
         return None if self._cache is None else self._cache.content
 
     def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeExecutor":
-        """Another executor on the same packed weights, with pages of its own, and attention sinks
-        where this one has them and they are kept."""
+        """Returns another executor on the same packed weights with its own pages. It has the
+        attention sinks of this one, if any, unless `keeps_sinks` is false."""
         model = self._model.sharing(kv, keeps_sinks=keeps_sinks)
         return NativeExecutor(
             model, kv, weights_from=self.weights_from, activations=self._activations
         )
 
     def wait_for_cache(self) -> None:
-        """Until the packed weights are on disk, or it is clear that they cannot be."""
+        """Waits until the packed weights are on disk, or cannot be written."""
         if self._cache is not None:
             self._cache.wait()
 
@@ -95,12 +95,12 @@ class NativeExecutor:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that one decode step reads."""
+        """The bytes of weights that one decode step reads."""
         return self._model.weight_bytes
 
     @property
     def step_bytes(self) -> int:
-        """Bytes of working memory that steps have taken so far, logits apart."""
+        """The bytes of working memory that steps have taken so far, without logits."""
         return self._model.step_bytes
 
     @property
@@ -109,23 +109,23 @@ class NativeExecutor:
 
     @property
     def kv_dtype(self) -> KVDTypes:
-        """What keys and values are kept in: all layers alike, or each."""
+        """The format of keys and values: one for all layers, or one for each."""
         return self._kv.dtype
 
     @property
     def kv_token_bytes(self) -> int:
-        """Bytes of keys and values of one token over all layers."""
+        """The bytes of one token's keys and values over all layers."""
         page_bytes = self._kv.page_bytes(self.spec)
         return page_bytes * self._kv.num_pages // self._kv.num_tokens
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
-        """See Executor.copy_pages. Raises ValueError for a page that is not there; nothing is
+        """See Executor.copy_pages. Raises ValueError for a page that does not exist; nothing is
         copied then."""
         self._model.copy_pages(np.array(pairs, dtype=np.int32).reshape(-1))
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
-        """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
-        or its pages; nothing is computed then."""
+        """See Executor.step. Raises ValueError for a slice beyond the vocabulary, the context or
+        its pages; nothing is computed then."""
         tokens, lengths = list[int](), list[int]()
         for part in slices:
             token_ids = part.token_ids

@@ -1,9 +1,9 @@
-"""The weight that the native core holds: the stored one, or one that has a kernel.
+"""Converts a stored weight to one that the native core holds: the same, or one that has a kernel.
 
-int1 and int7 are held in the codes of int2 and int8: codes and zero points move by the difference
-of the two middles, so that every value stays what it was. They take the wider room in memory.
-Groups that are no multiple of 32 columns have no kernel: such a weight is held dequantized, in the
-dtype of its scales.
+int1 and int7 are held as int2 and int8: codes and zero points move by the difference of the two
+midpoints, so that every value stays the same. They take the memory of the wider codes. Groups that
+are not a multiple of 32 columns have no kernel. Such a weight is held dequantized, in the dtype of
+its scales.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from paredown.spec.weight import DTYPES
 
 
 def to_native(weight: CoreWeight, form: RunForm) -> CoreWeight:
-    """The weight as `form` has it: itself where the core has a kernel for its codes."""
+    """Returns the weight in the form `form`: unchanged if the core has a kernel for its codes."""
     if form.is_dequantized:
         return float_weight(weight.dequantize(), weight.scale_dtype)[0]
     if form.kind == weight.spec.dtype:

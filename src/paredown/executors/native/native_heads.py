@@ -1,4 +1,4 @@
-"""Weights of a layer's heads in the size in which the native core holds them."""
+"""Pads the weights of a layer's heads to the size in which the native core holds them."""
 
 from dataclasses import dataclass, replace
 from typing import cast
@@ -19,7 +19,7 @@ Vector = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class NativeHeads:
-    """Columns of a head in the checkpoint, and in the core (kernels/padded_heads.py)."""
+    """The columns of a head in the checkpoint, and in the core (kernels/padded_heads.py)."""
 
     head_dim: int
     padded: int
@@ -33,8 +33,8 @@ class NativeHeads:
         return self.padded != self.head_dim
 
     def weight(self, checkpoint: Checkpoint, role: str, layer: int) -> CoreWeight:
-        """The weight of a linear layer. Codes whose columns are heads are dequantized: their groups
-        have no place for columns between them."""
+        """Returns the weight of a linear layer. Codes whose columns are heads are dequantized,
+        since their groups cannot take columns in between."""
         weight = checkpoint.linear(role, layer)
         if not self.is_padded or role not in (*QKV_ROLES, "o"):
             return weight
@@ -52,7 +52,7 @@ class NativeHeads:
         return cast(Vector, pad_heads(values, self.head_dim, self.padded))
 
     def norm(self, weight: Vector) -> Vector:
-        """The weight of a norm of heads."""
+        """Returns the weight of a norm over heads."""
         return pad_norm(weight, self.head_dim, self.padded) if self.is_padded else weight
 
     def _more_columns(self, weight: GridWeight) -> GridWeight:
@@ -61,8 +61,8 @@ class NativeHeads:
         )
 
     def _more_rows(self, weight: CoreWeight) -> CoreWeight:
-        """Rows of zeros; of integers, whose zero is the code in the middle. A block of zero bytes
-        has a scale of 0, or a code of 0 where its scale is a power of two."""
+        """Adds rows of zeros. For integers 0 is the middle code. A block of zero bytes has a scale
+        of 0, or a code of 0 where its scale is a power of two."""
         if isinstance(weight, BlockWeight):
             wide = pad_heads(weight.rows_OB, self.head_dim, self.padded)
             return replace(weight, rows_OB=cast(npt.NDArray[np.uint8], wide))

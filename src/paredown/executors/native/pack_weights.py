@@ -1,4 +1,4 @@
-"""From a checkpoint's weights to the native core's, one layer at a time."""
+"""Packs a checkpoint's weights into the native core, one layer at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,14 +27,14 @@ Vector = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class _Held:
-    """A weight in the kind that the core holds, and how it runs."""
+    """A weight in the form that the core holds, and how it runs."""
 
     weight: CoreWeight
     form: RunForm
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Weights of one input that share this become one."""
+        """The key by which weights of one input are merged into one."""
         weight = self.weight
         return weight.spec, self.form.activations, weight.scale_dtype, weight.input_scale
 
@@ -42,8 +42,8 @@ class _Held:
 def pack_weights(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
 ) -> None:
-    """`activations` None reads the input of each linear layer as its format says. Raises
-    ConfigError for activations that a weight cannot be multiplied with."""
+    """Packs all weights into `model`. `activations` None reads each linear layer's input as its
+    format says. Raises ConfigError for activations that a weight cannot be multiplied with."""
     _load_tables(checkpoint, model, activations)
     for layer in range(checkpoint.spec.num_layers):
         _load_layer(checkpoint, model, layer, activations)
@@ -68,7 +68,7 @@ def _load_tables(
 
 
 def _load_embedding(embedding: _Held, model: NativeModel) -> None:
-    """Floats as a table; codes as a linear layer where its rows can be read."""
+    """Loads floats as a table, and codes as a linear layer where its rows can be read."""
     weight = embedding.weight
     if weight.spec.is_quantized and embedding.form.has_rows:
         _add_linears(model, "embedding", 0, [embedding], [None])
@@ -90,7 +90,7 @@ def _load_layer(
     for role, norm in spec.layers[layer].norms.by_role().items():
         _load_norm(checkpoint, model, norm, role, layer, heads)
     for role in spec.router_shapes(layer):
-        # In float32 whatever it is stored in: it decides where a token goes.
+        # The router stays in float32 in any stored format: it decides where a token goes.
         router = GridWeight(
             spec=WeightSpec(dtype="fp32"), values_OI=checkpoint.router(role, layer).to_float32()
         )
@@ -109,7 +109,7 @@ def _load_norm(
     layer: int | None,
     heads: NativeHeads | None = None,
 ) -> None:
-    """What the core multiplies with is the stored weight and the norm's offset."""
+    """Loads a norm. The core multiplies with the sum of the stored weight and the norm's offset."""
     weight = checkpoint.vector(f"{role}.weight", layer)
     assert weight is not None, f"{role} has no weight"
     if norm.offset:
@@ -126,7 +126,7 @@ def _add_linears(
     weights: Sequence[_Held],
     biases: Sequence[Vector | None],
 ) -> None:
-    """Weights of equal format become one; others stay side by side."""
+    """Merges weights of equal format into one; others stay side by side."""
     if len({held.key for held in weights}) == 1:
         first, *others = [held.weight for held in weights]
         biases = [_stack_biases([first, *others], biases)]
@@ -136,7 +136,8 @@ def _add_linears(
 
 
 def _held(weight: CoreWeight, activations: ActivationDType | None) -> _Held:
-    """Raises ConfigError for activations that the weight cannot be multiplied with."""
+    """Converts a weight for the core. Raises ConfigError for activations that the weight cannot be
+    multiplied with."""
     form = run_form(weight.spec, weight.shape[1], scale_dtype=weight.scale_dtype)
     held = to_native(weight, form)
     if activations is not None and activations != form.activations:
@@ -147,8 +148,9 @@ def _held(weight: CoreWeight, activations: ActivationDType | None) -> _Held:
 def _chosen(
     weight: CoreWeight, held: CoreWeight, form: RunForm, activations: ActivationDType
 ) -> ActivationDType:
-    """The inputs that are asked for, or finer ones: weights that take no bf16 inputs read floats as
-    they are, and those that take no integers at all read theirs where integers are asked for."""
+    """Returns the inputs that were asked for, or finer ones. Weights that take no bf16 inputs read
+    floats unrounded; weights that take no integers read their own inputs where integers are asked
+    for."""
     possible = [
         one
         for one in held.spec.possible_activations
@@ -168,7 +170,8 @@ def _chosen(
 
 
 def _source(held: _Held, bias: Vector | None) -> LinearSource:
-    """Groups with integer steps run as int8 rows where the inputs have one scale for a row too."""
+    """Returns the arrays for the core. Groups with integer steps run as int8 rows if the inputs
+    have one scale for a row too."""
     weight, form = held.weight, held.form
     arrays = {**weight.arrays(), **named_arrays(bias=bias)}
     if form.may_have_steps and (found := integer_steps(weight)) is not None:

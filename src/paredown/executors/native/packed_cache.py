@@ -1,10 +1,11 @@
-"""The packed weights of a checkpoint on disk: found, written beside the caller, kept within bounds.
+"""The cache of packed weights on disk: finds files, writes them in the background, limits their
+size.
 
-They lie in the user's own cache folder alone (files/user_cache.py), never beside a checkpoint: who
-made that could have packed other weights than its files have. A file is named by what it was made
-of (models/fingerprints.py) and by the checkpoint's place, so that no other folder can have written
-it. It is written once under another name and renamed: it is whole or not there, and a process that
-maps it keeps what it has when another puts a new one there.
+They lie only in the user's own cache folder (files/user_cache.py), never beside a checkpoint: the
+author of a checkpoint could have packed other weights than its files have. A file's name is a hash
+of its sources (models/fingerprints.py) and the checkpoint's path, so that no other folder can have
+written it. It is written under a temporary name and then renamed, so it is complete or absent. A
+process that has mapped it keeps the old content when another process replaces it.
 """
 
 import contextlib
@@ -47,16 +48,16 @@ from paredown.units import MEBI
 
 LOGGER = logging.getLogger(__name__)
 
-# How long a process that is at its end still writes.
+# The time in which a process that exits may still finish writing.
 _EXIT_GRACE_S = 10.0
 _MAX_RECORD_BYTES = 16 * MEBI
-# A packed file's name; what else lies in the folder is not ours to remove.
+# The name of a packed file. Other files in the folder are not ours to remove.
 _OWN_NAME = re.compile(r"[0-9a-f]{32}\.packed")
 
 
 class PackedCache:
-    """The cache as one checkpoint sees it. `options` are those of loading that change the packed
-    bytes. Raises ConfigError for a folder of `config` that others can write to."""
+    """The cache as one checkpoint sees it. `options` are the load options that change the packed
+    bytes. Raises ConfigError for a folder in `config` that others can write to."""
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class PackedCache:
         self._writer: threading.Thread | None = None
 
     def find(self) -> PackedFile | None:
-        """The checkpoint's packed file, its verification under way; None where there is none that
-        could be used."""
+        """Returns the checkpoint's packed file, whose verification has started; None if there is
+        no usable one."""
         if not self._is_own():
             return None
         digest = self._known_digest()
@@ -102,28 +103,27 @@ class PackedCache:
             LOGGER.warning("%s cannot be read: %s", path, error.strerror or error)
             return None
         with contextlib.suppress(OSError):
-            os.utime(path, follow_symlinks=False)  # its last use, for dropping the oldest
+            os.utime(path, follow_symlinks=False)  # marks its last use for `drop_oldest`
         self._digest = digest
         return found
 
     @property
     def content(self) -> str | None:
-        """The digest of the checkpoint's files where it is known by now
-        (models/fingerprints.py)."""
+        """The digest of the checkpoint's files, if it is known by now (models/fingerprints.py)."""
         return self._digest
 
     def reject(self, path: Path, reason: PackedFileError) -> None:
-        """Says that a file is damaged, and takes it away."""
+        """Reports that a file is damaged, and removes it."""
         LOGGER.warning("%s is not used: %s; the weights are packed anew", path, reason)
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
 
     def pass_over(self, path: Path, reason: Exception) -> None:
-        """Says that a file could not be verified now; it may be sound and stays."""
+        """Reports that a file could not be verified now. It may be intact and stays."""
         LOGGER.warning("%s is not used: %s; the weights are packed anew", path, reason)
 
     def store(self, model: NativeModel) -> None:
-        """Writes the model's packed weights beside the caller, once the model is complete."""
+        """Writes the model's packed weights in the background, once the model is complete."""
         if model.weight_bytes < self._config.min_bytes:
             return
         self._writer = threading.Thread(
@@ -132,7 +132,7 @@ class PackedCache:
         self._writer.start()
 
     def wait(self) -> None:
-        """Until what `store` began has ended, one way or the other."""
+        """Waits until what `store` started has ended."""
         if self._writer is not None:
             self._writer.join()
 
@@ -159,8 +159,8 @@ class PackedCache:
         return f"{self._key(digest)}.packed"
 
     def _known_digest(self) -> str | None:
-        """From the record of this place; None without one, and where the files have other states
-        than it says: then they are packed anew."""
+        """Returns the digest recorded for this path. Returns None without a record, and where the
+        files have changed since; they are then packed again."""
         try:
             text = read_own_file(self._record, _MAX_RECORD_BYTES)
             record = ContentRecord.decode(text.decode())
@@ -177,7 +177,8 @@ class PackedCache:
             partial.replace(self._record)
 
     def _store(self, blobs: list[Blob]) -> None:
-        # On one thread, here and below: the others are the model's, which may be at work.
+        # Hashing uses one thread, here and below: the others belong to the model, which may be
+        # running.
         if self._digest is None:
             self._digest = content_digest(self._checkpoint, num_threads=1)
         try:
@@ -210,14 +211,14 @@ class PackedCache:
         except BaseException:
             if is_new:
                 with contextlib.suppress(OSError):
-                    self._folder.rmdir()  # where it is empty
+                    self._folder.rmdir()  # only if it is empty
             raise
         drop_oldest(self._folder, keep=path, max_bytes=self._config.max_folder_bytes)
         LOGGER.info("the packed weights are kept in %s", path)
 
 
 class _ExitClock:
-    """Lets a process that has ended finish its writing for a while, but not for minutes."""
+    """Lets a process that exits finish its writing for a few seconds, but not for minutes."""
 
     def __init__(self) -> None:
         self._ended_s: float | None = None
@@ -232,14 +233,14 @@ class _ExitClock:
 
 
 def drop_oldest(folder: Path, *, keep: Path, max_bytes: int) -> None:
-    """Removes the packed files that were not used for longest until `folder` holds at most
-    `max_bytes` of them; `keep` stays in any case."""
+    """Removes the least recently used packed files until `folder` holds at most `max_bytes` of
+    them; `keep` always stays."""
     others = []
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if not _OWN_NAME.fullmatch(path.name):
                 continue
-            with contextlib.suppress(FileNotFoundError):  # another process drops too
+            with contextlib.suppress(FileNotFoundError):  # another process may drop files too
                 stat = path.lstat()
                 others.append((path != keep, -stat.st_mtime_ns, stat.st_size, path))
     total = 0
@@ -251,6 +252,7 @@ def drop_oldest(folder: Path, *, keep: Path, max_bytes: int) -> None:
 
 
 def _check_space(folder: Path, num_bytes: int) -> None:
-    """A cache must not be what fills a disk: it takes no more than half of what is free."""
+    """Raises an error if the cache would take more than half of the free disk space: a cache must
+    not fill a disk."""
     if shutil.disk_usage(folder).free < 2 * num_bytes:
         raise OSError(errno.ENOSPC, "less than twice the space it takes is free")

@@ -1,5 +1,5 @@
-"""Files of a cache folder while they are written: locked, so that those of writers that were killed
-can be told from those of writers at work."""
+"""Files of a cache folder while they are written. Each is locked, so that leftovers of killed
+writers can be told from files of running ones."""
 
 import contextlib
 import fcntl
@@ -18,8 +18,8 @@ _OWN_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_SUFFIX)}")
 
 @contextlib.contextmanager
 def partial_file(folder: Path) -> Iterator[tuple[Path, io.FileIO]]:
-    """A new file with a name of its own, which `remove_leftovers` leaves alone until the block has
-    ended. It is removed then, unless the block gave it another name. Raises OSError."""
+    """Creates a file with a unique name that `remove_leftovers` ignores until the block ends. It
+    is then removed, unless the block renamed it. Raises OSError."""
     while True:
         path = folder / f".{secrets.token_hex(8)}{_SUFFIX}"
         with make_raw_file(path, PRIVATE) as file:
@@ -33,7 +33,7 @@ def partial_file(folder: Path) -> Iterator[tuple[Path, io.FileIO]]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what writers left that were killed: a living one holds a lock on its file."""
+    """Removes the files of killed writers; a running writer holds a lock on its file."""
     for path in folder.glob(f".*{_SUFFIX}"):
         if not _OWN_NAME.fullmatch(path.name):
             continue
@@ -43,7 +43,8 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _is_locked(path: Path, file: io.FileIO) -> bool:
-    """Whether it is ours: another process may have taken it for a leftover before it was locked."""
+    """Returns whether the file is still ours: another process may have removed it as a leftover
+    before it was locked."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,13 +1,13 @@
-"""Whether the embedding is held once, as the output layer."""
+"""Tells whether the embedding is held once, as the output layer."""
 
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.run_form import run_form
 
 
 def embedding_is_output(checkpoint: Checkpoint) -> bool:
-    """Whether rows of the embedding are read out of the output layer: the two are tied, hold the
-    same numbers, and single rows of such a weight can be read. A draft model whose output layer is
-    rounded at load has a table of its own beside it."""
+    """Returns whether rows of the embedding are read from the output layer. This needs tied
+    weights with the same numbers, in a format whose single rows can be read. A draft model whose
+    output layer is rounded at load keeps its own table."""
     stored = checkpoint.embedding_spec()
     if not checkpoint.spec.output.is_tied:
         return False

@@ -1,5 +1,5 @@
-"""The device that a checkpoint runs on: whether it is there, the memory that it has left, and how
-it multiplies."""
+"""The device that a checkpoint runs on: whether it exists, its free memory, and its float
+precision."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ from paredown.kernels.probe import available_memory_bytes
 
 
 def check_device(device: Device) -> None:
-    """Raises ConfigError for a device that nobody knows, UnsupportedError for a GPU that PyTorch
-    does not see."""
+    """Raises ConfigError for an unknown device, UnsupportedError for a GPU that PyTorch does not
+    see."""
     if device not in get_args(Device):
         raise ConfigError(
             "there is no such device", seen=device, remedy=f"Use {' or '.join(get_args(Device))}."
@@ -29,18 +29,18 @@ def check_device(device: Device) -> None:
 
 
 def free_bytes(device: Device) -> int:
-    """Memory that can be taken now on that device."""
+    """Returns the bytes that can be allocated now on that device."""
     if device == "cpu":
         return available_memory_bytes()
-    # What PyTorch holds of the GPU without using it can be taken, too.
+    # PyTorch's unused GPU memory can be allocated too.
     held_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     return torch.cuda.mem_get_info()[0] + held_bytes
 
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Float32 is multiplied as float32 while it lasts, though the process may let libraries round
-    factors to fewer bits (TF32 on a GPU, bf16 on a CPU)."""
+    """Multiplies float32 in full precision within the block, even where the process lets libraries
+    round factors to fewer bits (TF32 on a GPU, bf16 on a CPU)."""
     libraries = torch.backends.cuda.matmul, mkldnn.matmul  # type: ignore[attr-defined]
     before = [library.fp32_precision for library in libraries]
     for library in libraries:

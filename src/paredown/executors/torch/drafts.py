@@ -1,4 +1,4 @@
-"""Drafts: tokens that a model writes on its own, a step for each."""
+"""Writes draft tokens with a model, one step for each token."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,7 +75,8 @@ def _next(part: SequenceSlice, draft: list[int]) -> SequenceSlice:
 
 
 def _fitted(logits_RV: Logits, states: list[SamplingState]) -> Logits:
-    """Logits as wide as the states' vocabulary: a tokenizer's may be padded to different sizes."""
+    """Returns logits as wide as the states' vocabulary: models may pad the same tokenizer
+    differently."""
     num_missing = own_states(states[:1])[0].vocab_size - logits_RV.shape[1]
     if num_missing > 0:
         return np.pad(logits_RV, ((0, 0), (0, num_missing)), constant_values=-np.inf)

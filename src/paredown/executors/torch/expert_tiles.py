@@ -1,4 +1,4 @@
-"""A mixture of experts on a tile: an expert computes all of its rows, whoever is sent to it.
+"""Computes a mixture of experts on a tile: each expert computes all rows of the tile.
 
 Shapes: S rows, D hidden size, E experts.
 """
@@ -11,8 +11,8 @@ from paredown.spec.experts import Experts
 
 
 def mix_tile(x_SD: Tensor, logits_SE: Tensor, experts: Experts, run: RunExpert) -> Tensor:
-    """Does what `mix` does. How many rows an expert is given does not depend on where the others
-    are sent; of its output those rows are used that are sent to it."""
+    """Does what `mix` does. The number of rows that an expert computes does not depend on where
+    tokens are sent; only the outputs of its own tokens are used."""
     weights_SK, chosen_SK = choose_experts(logits_SE, experts)
     y_SD = torch.zeros_like(x_SD)
     for expert in sorted(set(chosen_SK.flatten().tolist())):

@@ -1,4 +1,4 @@
-"""From a checkpoint to a torch executor: its weights as float32 on a device."""
+"""Loads a checkpoint into a torch executor: its weights as float32 on a device."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, kw_only=True)
 class TorchLoading:
-    """A checkpoint on its way into a torch executor."""
+    """A checkpoint that is being loaded into a torch executor."""
 
     checkpoint: Checkpoint
     context: Context
@@ -36,8 +36,7 @@ class TorchLoading:
 
     @classmethod
     def start(cls, checkpoint: Checkpoint, options: RunOptions) -> "TorchLoading":
-        """Checks that all of it can be run, and that it fits. Raises what `load_executor`
-        raises."""
+        """Checks that the model can be run and fits. Raises what `load_executor` raises."""
         check_device(options.device)
         _check_activations(options)
         check_causal(checkpoint.spec)
@@ -56,7 +55,7 @@ class TorchLoading:
         )
 
     def finish(self) -> TorchExecutor:
-        """See Loading.finish. Reads the weights."""
+        """See Loading.finish. It reads the weights."""
         decoder = Decoder.from_checkpoint(self.checkpoint, device=self.device)
         return make_executor(decoder, self.context, self.kv, self.threads, self.device)
 
@@ -64,7 +63,7 @@ class TorchLoading:
 def make_executor(
     decoder: Decoder, context: Context, kv: KVSpec, threads: ThreadPlan, device: Device = "cpu"
 ) -> TorchExecutor:
-    """The executor that runs a decoder, whose weights are on that device."""
+    """Returns the executor that runs a decoder; the decoder's weights must be on that device."""
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
         layer.mix = mix_tile
@@ -81,7 +80,7 @@ def _check_activations(options: RunOptions) -> None:
 
 
 def check_causal(spec: ModelSpec) -> None:
-    """Raises UnsupportedError for a model that sees a text as a whole."""
+    """Raises UnsupportedError for a model without causal attention."""
     if not all(layer.attention.is_causal for layer in spec.layer_counts):
         raise UnsupportedError(
             "a model whose tokens see those behind them is not computed in steps",

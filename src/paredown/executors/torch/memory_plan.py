@@ -1,4 +1,4 @@
-"""What running a checkpoint on the torch executor will take, from shapes alone."""
+"""Plans the memory of a checkpoint on the torch executor, from shapes alone."""
 
 from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
@@ -12,12 +12,12 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 
 _FLOAT_BYTES = 4
-# cuBLAS keeps 32 MB for each of two streams, and loads its kernels when they are first asked for.
+# cuBLAS keeps 32 MB for each of two streams, and loads its kernels on first use.
 _LIBRARY_BYTES = 256 << 20
 
 
 def plan_memory(context: Context, kv: KVSpec, device: Device = "cpu") -> MemoryPlan:
-    """The plan with pages as in `kv`. Weights are float32, whatever they are stored in."""
+    """Returns the plan with the pages of `kv`. Weights are float32 in any stored format."""
     spec = context.spec
     table_bytes = _FLOAT_BYTES * spec.vocab_size * spec.hidden_size
     embedding_bytes = 0 if spec.output.is_tied else table_bytes
@@ -31,7 +31,8 @@ def plan_memory(context: Context, kv: KVSpec, device: Device = "cpu") -> MemoryP
 
 
 def _gpu_bytes(spec: ModelSpec, device: Device) -> int:
-    """What a tile's graphs hold of each layer's inputs and outputs, and the libraries' memory."""
+    """Returns the bytes of each layer's inputs and outputs in a tile's graphs, and of the
+    libraries."""
     if device == "cpu":
         return 0
     columns = sum(
@@ -42,14 +43,14 @@ def _gpu_bytes(spec: ModelSpec, device: Device) -> int:
 
 
 def _largest_layer(spec: ModelSpec) -> int:
-    """Weights of the largest layer: it is there twice when it has been read."""
+    """Returns the weights of the largest layer: it is in memory twice right after it is read."""
     shapes = (layer.linear_shapes(spec.hidden_size).values() for layer in spec.layer_counts)
     return max(sum(rows * columns for rows, columns in one) for one in shapes)
 
 
 def _step_floats(context: Context, kv: KVSpec, device: Device) -> int:
-    """The largest layer's rows, a page of queries with all keys that they may see, what each page
-    of queries sees, and logits."""
+    """Returns the floats of a step: the largest layer's rows, a page of queries with all keys it
+    may see, the sight of each query page, and logits."""
     spec = context.spec
     num_keys = min(context.max_request_tokens, kv.num_tokens)
     if device != "cpu":
@@ -57,14 +58,14 @@ def _step_floats(context: Context, kv: KVSpec, device: Device) -> int:
     rows = max(_row_floats(layer, spec.hidden_size) for layer in spec.layer_counts)
     seen = max(_query_page_floats(layer, num_keys) for layer in spec.layer_counts)
     windows = {layer.attention.window for layer in spec.layer_counts}
-    # A byte for each place of a page and key, of as many pages as hold the step's tokens.
+    # One byte for each place of a page and key, for as many pages as hold the step's tokens.
     sights = len(windows) * (PLANNED_STEP_TOKENS * num_keys // _FLOAT_BYTES)
     return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen + sights
 
 
 def _row_floats(layer: LayerSpec, hidden_size: int) -> int:
-    """What a token takes at most while a layer is computed: its state before and after, queries,
-    keys and values in two forms, and a tile's MLP."""
+    """Returns the most floats per token while a layer is computed: its state before and after,
+    queries, keys and values in two forms, and a tile's MLP."""
     attention = layer.attention
     heads = 2 * (attention.query_size + attention.kv_size) + attention.query_size
     mlp = layer.mlp.size if isinstance(layer.mlp, Mlp) else max(layer.mlp.size, _shared(layer))
@@ -77,8 +78,8 @@ def _shared(layer: LayerSpec) -> int:
 
 
 def _query_page_floats(layer: LayerSpec, num_keys: int) -> int:
-    """Scores of a page of queries, thrice, and the keys and values that are read from pages, each
-    twice."""
+    """Returns the floats of a query page: three copies of its scores, and two of the keys and
+    values that it reads."""
     attention = layer.attention
     seen = num_keys if attention.window is None else min(num_keys, attention.window + 2 * PAGE_SIZE)
     return seen * (3 * PAGE_SIZE * attention.num_heads + 4 * attention.kv_size)

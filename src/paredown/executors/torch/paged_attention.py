@@ -1,9 +1,9 @@
 """Attention that reads keys and values from pages.
 
-The queries of one page of a text are computed together, with all pages that one of them may see:
-how many these are follows from the page's number and the layer alone, and so do the shapes of the
-products. Shapes: H query heads, K key-value heads, G query heads of one of these, S places of a
-page, N keys, C columns of a head.
+The queries of one page of a text are computed together, with all pages that any of them may see.
+The number of these pages, and so the shapes of the products, depends only on the page's number and
+the layer. Shapes: H query heads, K key-value heads, G query heads per key-value head, S places of
+a page, N keys, C columns of a head.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class PagedAttention:
-    """Attention of one layer."""
+    """The attention of one layer."""
 
     layer: int
     attention: Attention
@@ -34,8 +34,8 @@ class PagedAttention:
         q_HSC: Tensor,
         met_HSC: Tensor | None,
     ) -> tuple[Tensor]:
-        """[S, H * C] of a sight and its queries. `met_HSC` are these turned as they meet the
-        sinks."""
+        """Returns the attended heads [S, H * C] of a query page. `met_HSC` are its queries rotated
+        for the sinks, if there are any."""
         k_KNC, v_KNC = pages.read(self.layer, pages_P)
         scores_KGSN = self._scores(q_HSC, k_KNC)
         if met_HSC is not None:
@@ -49,7 +49,7 @@ class PagedAttention:
         return (mixed_KGSC.permute(2, 0, 1, 3).flatten(1),)
 
     def _scores(self, q_HSC: Tensor, k_KNC: Tensor) -> Tensor:
-        """[K, G, S, N]"""
+        """Returns the scores [K, G, S, N]."""
         num_kv_heads, group = self.attention.num_kv_heads, self.attention.num_heads_per_group
         q_KMC = q_HSC.reshape(num_kv_heads, group * PAGE_SIZE, -1)
         scores_KMN = q_KMC @ k_KNC.transpose(1, 2) * self.attention.score_scale

@@ -1,7 +1,7 @@
 """PagedDecoder: the PyTorch decoder's layers over paged keys and values.
 
-A tile is a tensor of its own. One that began inside of another tensor could lie at an address that
-a library takes as a reason for another order of sums.
+Each tile is a tensor of its own. A view into another tensor could start at an address for which a
+library sums in another order.
 
 Shapes: T tiles, S rows of a tile, D hidden size, H query heads, K key-value heads, C columns of a
 head, O columns of all query heads, V vocabulary, L rows whose logits are asked for.
@@ -26,19 +26,19 @@ from paredown.spec.attention import Attention
 from paredown.spec.context import Context
 from paredown.spec.experts import Experts
 
-# How a tile's queries and keys turn, and its queries as they meet the sinks, cosines and sines, and
-# what the queries are multiplied with, [S, 1].
+# The rotations of a tile's queries and keys, those of its queries for the sinks (cosines and sines
+# each), and the factor of the queries [S, 1].
 _Turns = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 _NO_TABLE = (None, None)
-# What a layer is told of the step: the turns of each tile, and the sight of each query page.
+# A layer's view of the step: the rotations of each tile, and the sight of each query page.
 _View = tuple[list[_Turns], list[Sight]]
-# Does what `TileGraphs.run` does.
+# Has the signature of `TileGraphs.run`.
 _Run = Callable[[Hashable, Compute, Inputs], tuple[Tensor, ...]]
 
 
 class PagedDecoder:
-    """Computes steps on the weights of `decoder`, which others may use, too. `graphs` has what is
-    computed of a tile started together, on a GPU."""
+    """Computes steps with the weights of `decoder`, which others may use too. `graphs`, on a GPU,
+    launches the kernels of a tile together."""
 
     def __init__(
         self, decoder: Decoder, context: Context, pages: Pages, graphs: TileGraphs | None = None
@@ -47,11 +47,11 @@ class PagedDecoder:
         self._context = context
         self._pages = pages
         self._run: _Run = run_plainly if graphs is None else graphs.run
-        # A graph for each number of pages that are seen: there must not be many of them.
+        # Each number of visible pages has its own graph, so there must be few such numbers.
         self._is_padded = graphs is not None
 
     def logits(self, tiles: Tiles) -> Tensor:
-        """[L, V]. Keys and values of all tokens are in the pages then."""
+        """Returns the logits [L, V] and writes the keys and values of all tokens to the pages."""
         tiles_1SD = [
             self._decoder.embed(token_ids_S[None], positions_S)
             for token_ids_S, positions_S in zip(tiles.token_ids_TS, tiles.positions_TS, strict=True)
@@ -102,7 +102,7 @@ class PagedDecoder:
         q_HXC: Tensor,
         met_HXC: Tensor | None,
     ) -> Tensor:
-        """[Y, O]. X: rows of all tiles, Y: rows of all query pages."""
+        """Returns the attended heads [Y, O]. X: rows of all tiles, Y: rows of all query pages."""
         attention = self._context.spec.layers[index].attention
         paged = PagedAttention(layer=index, attention=attention, sinks=self._context.sinks)
         mixed = list[Tensor]()
@@ -115,7 +115,7 @@ class PagedDecoder:
         return _joined(mixed, 0)
 
     def _turns(self, attention: Attention, tiles: Tiles) -> list[_Turns]:
-        """For each tile."""
+        """Returns the rotations of each tile."""
         found, temperature = list[_Turns](), attention.temperature
         for positions_S, lengths_S in zip(tiles.positions_TS, tiles.lengths_TS, strict=True):
             growth_S1 = None if temperature is None else query_growth(temperature, positions_S)
@@ -126,7 +126,7 @@ class PagedDecoder:
     def _tables(
         self, attention: Attention, positions_S: Tensor, lengths_S: Tensor
     ) -> tuple[RotationTable | None, RotationTable | None]:
-        """Angles in the precision that the decoder has them in."""
+        """Returns the rotation tables, with angles in the decoder's precision."""
         rotary, sinks = attention.rotary, self._context.sinks
         if rotary is None:
             return None, None
@@ -138,7 +138,7 @@ class PagedDecoder:
         return table, rotation_at(rotary, attention.head_dim, cached_S, lengths_S)
 
     def _predict(self, tiles_1SD: list[Tensor], wanted: list[int]) -> Tensor:
-        """The logits of the tiles that hold a row whose logits are asked for."""
+        """Computes the logits of the tiles that hold a row whose logits are asked for."""
         num_rows = tiles_1SD[0].shape[1]
         logits_LV = tiles_1SD[0].new_empty(len(wanted), self._context.spec.vocab_size)
         for tile in sorted({row // num_rows for row in wanted}):
@@ -157,8 +157,8 @@ def _heads(
     sink_sin_SR: Tensor | None,
     growth_S1: Tensor | None,
 ) -> tuple[Tensor, ...]:
-    """Queries [H, S, C], keys and values [2, K, S, C], and where there are sinks the queries as
-    they meet them."""
+    """Returns queries [H, S, C], keys and values [2, K, S, C], and with sinks the queries rotated
+    for these."""
     q_1HSC, k_1KSC, v_1KSC = layer.all_heads(layer.normed("attention_norm", x_1SD))
     if growth_S1 is not None:
         q_1HSC = q_1HSC * growth_S1
@@ -176,5 +176,5 @@ def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _rest(layer: Layer, x_1SD: Tensor, mixed_1SO: Tensor) -> tuple[Tensor, ...]:
-    """What leaves the layer."""
+    """Returns the layer's output from its input and its attended heads."""
     return (layer.add_mlp(layer.add_attention(x_1SD, mixed_1SO), x_1SD),)

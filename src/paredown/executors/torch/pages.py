@@ -1,4 +1,4 @@
-"""Pages: keys and values of all layers in torch tensors, a page at a time.
+"""Pages: the keys and values of all layers in torch tensors, divided into pages.
 
 Shapes: 2 keys and values, K key-value heads, P pages, S places of a page, C columns of a head, R
 tokens, N pages of a sequence.
@@ -15,10 +15,9 @@ _TORCH_DTYPES: dict[KVDType, torch.dtype] = {"fp32": torch.float32, "bf16": torc
 
 
 class Pages:
-    """A tensor [2, K, P, S, C] for each layer, keys as they are after their rotation, and values.
+    """Holds a tensor [2, K, P, S, C] for each layer, with rotated keys, and values.
 
-    Values are finite, whatever was computed: a key that is masked has a weight of 0, and 0 times
-    anything finite is 0.
+    Values are always finite: a masked key has weight 0, and 0 times a finite number is 0.
     """
 
     def __init__(self, spec: ModelSpec, kv: KVSpec, device: str) -> None:
@@ -30,14 +29,15 @@ class Pages:
             self._layers.append(torch.zeros(shape, dtype=_TORCH_DTYPES[dtype], device=device))
 
     def write(self, layer: int, pages_R: Tensor, places_R: Tensor, kv_2KRC: Tensor) -> None:
-        """Keeps the keys and values of tokens, each at a place of a page."""
+        """Writes the keys and values of tokens, each to a place of a page."""
         held = self._layers[layer]
         kept_2KRC = kv_2KRC.to(held.dtype, copy=True)
         kept_2KRC[1].nan_to_num_()
         held[:, :, pages_R, places_R] = kept_2KRC
 
     def read(self, layer: int, pages_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values [K, N * S, C] of these pages, one behind the other, in float32."""
+        """Returns the keys and values [K, N * S, C] of these pages, one after another, in
+        float32."""
         kv_2KNSC = self._layers[layer].index_select(2, pages_N).float()
         k_KNC, v_KNC = kv_2KNSC.flatten(2, 3)
         return k_KNC, v_KNC
@@ -53,7 +53,7 @@ class Pages:
 
 
 def check_kept(kv: KVSpec, num_layers: int) -> None:
-    """Raises UnsupportedError for a format that pages here do not have."""
+    """Raises UnsupportedError for a format that these pages cannot hold."""
     unknown = [one for one in kv.layer_dtypes(num_layers) if one not in _TORCH_DTYPES]
     if unknown:
         raise UnsupportedError(

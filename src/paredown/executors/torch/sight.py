@@ -1,7 +1,7 @@
-"""Sight: what the queries of one page of a text see of the keys in memory.
+"""Sight: which keys the queries of one page of a text see.
 
-It follows from the page's number, the window and the sinks, so layers with equal windows share it.
-Shapes: S places of a page, P pages, N keys.
+It depends only on the page's number, the window and the sinks, so layers with equal windows share
+it. Shapes: S places of a page, P pages, N keys.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """`pages_P` hold the keys, one page of the text behind the other, and `hidden_SN` is true where
-    a place may not see a key."""
+    """`pages_P` are the pages with the keys, in the order of the text. `hidden_SN` is true where a
+    place may not see a key."""
 
     pages_P: Tensor
     hidden_SN: Tensor
@@ -32,12 +32,13 @@ def look(
     *,
     is_padded: bool = False,
 ) -> list[Sight]:
-    """What each of these pages sees through a layer's window. With `sinks` they and their window
-    take its place. With `is_padded` hidden pages make their number one of few."""
+    """Returns what each of these pages sees through a layer's window. With `sinks`, the sinks and
+    their window replace it. With `is_padded`, hidden pages are added, so that few different
+    numbers of pages occur."""
     window = window if sinks is None else sinks.window
     num_sink_pages = 0 if sinks is None else -(-sinks.num_sink_tokens // PAGE_SIZE)
     seen = [_seen_pages(one.page, window, num_sink_pages) for one in query_pages]
-    # One copy to the device for all of them: each is waited for.
+    # Copies them all to the device at once, since each copy waits.
     held = [_held(one, pages, num_sink_pages) for one, pages in zip(query_pages, seen, strict=True)]
     if is_padded:
         for one, pages, places in zip(query_pages, seen, held, strict=True):
@@ -55,27 +56,28 @@ def look(
 
 
 def padded(num_pages: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
+    """Returns the next of 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
     step = 1 << max(0, num_pages.bit_length() - 2)
     return -(-num_pages // step) * step
 
 
 def _seen_pages(page: int, window: int | None, num_sink_pages: int) -> list[int]:
-    """Pages of the text that some place of page number `page` may see, and that one."""
+    """Returns the pages of the text that some place of page number `page` may see, itself
+    included."""
     first = 0 if window is None else max(0, page * PAGE_SIZE - window + 1) // PAGE_SIZE
     return [*range(min(num_sink_pages, first)), *range(first, page + 1)]
 
 
 def _held(queries: QueryPage, seen: list[int], num_sink_pages: int) -> list[int]:
-    """Pages in memory that hold them. The first one of the window may be gone: none of the queries
-    that are asked for sees it, and the page before it stands in its place."""
+    """Returns where these pages lie in memory. The window's first page may have been released:
+    none of the queries that are asked for sees it, so the page before it replaces it."""
     part = queries.sequence
     places = [max(0, held_place(part, page, num_sink_pages)) for page in seen]
     return [part.pages[place] for place in places]
 
 
 def _visible(page: int, seen_P: Tensor, window: int | None, sinks: AttentionSinks | None) -> Tensor:
-    """[S, N]"""
+    """Returns a mask [S, N] of the keys that each place sees."""
     places_S = torch.arange(PAGE_SIZE, device=seen_P.device)
     keys_N = (seen_P[:, None] * PAGE_SIZE + places_S).flatten()
     queries_S1 = (places_S + page * PAGE_SIZE)[:, None]

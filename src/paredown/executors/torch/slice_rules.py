@@ -1,4 +1,4 @@
-"""What a step's slices must hold before anything is computed."""
+"""Checks a step's slices before anything is computed."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from paredown.spec.kv import PAGE_SIZE
 
 
 def check_slices(slices: Sequence[SequenceSlice], context: Context, num_pages: int) -> None:
-    """Raises ValueError for a slice that leaves the vocabulary, the context or its pages."""
+    """Raises ValueError for a slice beyond the vocabulary, the context or its pages."""
     kept = KeptPages.of(context)
     for part in slices:
         for token_id in part.token_ids:

@@ -1,7 +1,7 @@
-"""TileGraphs: what is computed of a tile, or of a page of queries, as CUDA graphs.
+"""TileGraphs: runs the computation of a tile, or of a query page, as a CUDA graph.
 
-These have the same shapes again and again, so their kernels are recorded once and started together
-from then on: to start them one by one takes longer than they run.
+These computations repeat with the same shapes, so their kernels are recorded once and then
+launched together. Launching them one by one takes longer than running them.
 """
 
 import threading
@@ -12,11 +12,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-# From tensors, some of which there may not be, to tensors.
+# Takes tensors, some of which may be None, and returns tensors.
 Compute = Callable[..., tuple[Tensor, ...]]
 Inputs = tuple[Tensor | None, ...]
 
-# Who records has the stream to itself.
+# The thread that records must have the stream to itself.
 _RECORDING = threading.Lock()
 
 
@@ -28,16 +28,17 @@ class _Recorded:
 
 
 class TileGraphs:
-    """Not thread-safe, as the executor that owns it: graphs share the memory of what they compute
-    on the way."""
+    """Not thread-safe, like the executor that owns it: graphs share the memory of their
+    intermediate values."""
 
     def __init__(self) -> None:
         self._recorded: dict[Hashable, _Recorded] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
     def run(self, key: Hashable, compute: Compute, inputs: Inputs) -> tuple[Tensor, ...]:
-        """What `compute` gives for these inputs. A key stands for one function and one shape of
-        inputs; it reads nothing else that changes, and waits for nothing."""
+        """Returns the result of `compute` for these inputs. A key stands for one function and
+        one shape of inputs. The function must not read anything else that changes, and must
+        not wait."""
         found = [one for one in inputs if one is not None]
         if key not in self._recorded:
             self._recorded[key] = self._record(compute, inputs)
@@ -51,7 +52,8 @@ class TileGraphs:
         graph, stream = torch.cuda.CUDAGraph(), _recording_stream()
         stream.wait_stream(torch.cuda.current_stream())
         with _RECORDING, torch.cuda.stream(stream):
-            # Libraries load their kernels and take their memory before anything is recorded.
+            # Runs once before recording, so that libraries load their kernels and allocate their
+            # memory.
             compute(*held)
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
@@ -66,10 +68,10 @@ class TileGraphs:
 
 @cache
 def _recording_stream() -> torch.cuda.Stream:
-    """One for the process: libraries keep memory of their own for each stream."""
+    """Returns one stream for the process, since libraries keep memory for each stream."""
     return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 def run_plainly(_key: Hashable, compute: Compute, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Computes it here and now."""
+    """Runs the function directly."""
     return compute(*inputs)

@@ -1,10 +1,10 @@
-"""Tiles: the tokens of a step, laid out so that each is computed in one and the same way.
+"""Tiles: lay out the tokens of a step so that each is always computed in the same way.
 
-A library's matrix product sums in an order that depends on how many rows it is given. So rows are
-computed in tiles of always the same number of rows: what shares a tile with a token, other tokens
-or nothing, does not change its bits. On a CPU a function may treat the end of an array unlike its
-middle, so there a token's place in its tile follows from its position. On a GPU all rows of a call
-run the same operations, and tokens lie one behind the other.
+A library's matrix product sums in an order that depends on its number of rows. Rows are therefore
+computed in tiles with a fixed number of rows: a token's bits do not depend on what shares its
+tile. On a CPU a function may treat the end of an array differently, so a token's place in its tile
+follows from its position. On a GPU all rows of a call run the same operations, and tokens are
+packed one after another.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class TileForm:
-    """Rows of a tile, a multiple of PAGE_SIZE, and whether a token's place among them is that of
-    its position."""
+    """The rows of a tile, a multiple of PAGE_SIZE, and whether a token's place among them follows
+    from its position."""
 
     num_rows: int
     keeps_places: bool
 
     def rows_of(self, positions: Sequence[int]) -> list[int]:
-        """Where tokens of these positions stand, counted through all tiles."""
+        """Returns the rows of tokens at these positions, counted through all tiles."""
         if not self.keeps_places:
             return list(range(len(positions)))
         num_at_place, rows = [0] * self.num_rows, list[int]()
@@ -38,7 +38,7 @@ class TileForm:
         return rows
 
 
-# A GPU takes about as long for few rows as for these.
+# With fewer rows a GPU is hardly faster.
 TILE_FORMS: dict[Device, TileForm] = {
     "cpu": TileForm(num_rows=PAGE_SIZE, keeps_places=True),
     "cuda": TileForm(num_rows=64, keeps_places=False),
@@ -47,9 +47,9 @@ TILE_FORMS: dict[Device, TileForm] = {
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPage:
-    """The tokens of a slice that stand in page number `page` of their text. `rows_S` are their rows
-    in the tiles, each at its place in the page. At a place without one stands a row of the first
-    tile, and nobody asks what becomes of it."""
+    """The tokens of a slice in page number `page` of their text. `rows_S` are their rows in the
+    tiles, each at its place in the page. A place without a token has a row of the first tile,
+    whose result is unused."""
 
     sequence: SequenceSlice
     page: int
@@ -58,10 +58,10 @@ class QueryPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """T tiles of S rows, R of which hold a token, and Q query pages. Where there is no token stands
-    the first one of the vocabulary at the first position, and nobody asks what becomes of it.
+    """T tiles of S rows, of which R hold a token, and Q query pages. Rows without a token hold the
+    vocabulary's first token at the first position; their results are unused.
 
-    `token_ids_TS`, `positions_TS`, and `lengths_TS` of the texts that they stand in
+    `token_ids_TS`, `positions_TS`, and `lengths_TS` of the texts that the tokens belong to
     `rows_R`      where the tokens are, tile after tile
     `pages_R`     the page that holds a token's keys and values, `places_R` its place there
     `queries_TS`  where a row's token is among the rows of all query pages
@@ -80,7 +80,7 @@ class Tiles:
 
     @classmethod
     def of(cls, slices: Sequence[SequenceSlice], num_sink_pages: int, device: Device) -> "Tiles":
-        """The tiles of these slices, which are right (slice_rules.py)."""
+        """Lays out these slices, which must have passed slice_rules.py."""
         form = TILE_FORMS[device]
         positions = [part.start + i for part in slices for i in range(len(part.token_ids))]
         rows = form.rows_of(positions)
@@ -122,5 +122,5 @@ class Tiles:
 
 
 def held_place(part: SequenceSlice, page: int, num_sink_pages: int) -> int:
-    """Where page number `page` of the text is among those that the sequence holds."""
+    """Returns the index of the text's page number `page` among the sequence's pages."""
     return page if page < num_sink_pages else page - part.num_released_pages

@@ -1,8 +1,7 @@
-"""TorchExecutor: a checkpoint on the PyTorch decoder, on a CPU or a GPU.
+"""TorchExecutor: runs a checkpoint on the PyTorch decoder, on a CPU or a GPU.
 
-Everything is computed in float32, whatever the weights are stored in; keys and values are read from
-pages. A row's bits do not depend on what else a step computes (tiles.py,
-docs/internals/exactness.md).
+Everything is computed in float32, in any stored format; keys and values are read from pages. A
+row's bits do not depend on what else a step computes (tiles.py, docs/internals/exactness.md).
 """
 
 from collections.abc import Iterator
@@ -36,8 +35,8 @@ _FLOAT_BYTES = 4
 
 
 class TorchExecutor:
-    """Implements LoadedExecutor. PyTorch's threads are as many as `threads` says while a step runs,
-    and as many as before when it ends."""
+    """Implements LoadedExecutor. During a step PyTorch has as many threads as `threads` says;
+    afterwards the earlier number is restored."""
 
     def __init__(
         self,
@@ -85,8 +84,8 @@ class TorchExecutor:
 
     @property
     def arithmetic(self) -> dict[str, str]:
-        """PyTorch's build and what it runs on. Its libraries promise no order of sums for other
-        numbers of threads of a CPU."""
+        """PyTorch's build and the device that it runs on. Its libraries do not promise the same
+        order of sums for other numbers of CPU threads."""
         if self._device == "cuda":
             return {
                 "executor": "torch",
@@ -104,7 +103,7 @@ class TorchExecutor:
 
     @property
     def weight_bytes(self) -> int:
-        """See LoadedExecutor.weight_bytes: floats, whatever they are stored in."""
+        """See LoadedExecutor.weight_bytes; weights are floats in any stored format."""
         spec = self.spec
         num_weights = spec.num_active_linear_parameters() + spec.num_router_parameters()
         return _FLOAT_BYTES * (num_weights + spec.vocab_size * spec.hidden_size)
@@ -116,7 +115,7 @@ class TorchExecutor:
 
     @property
     def known_content(self) -> str | None:
-        """Gives None: loading knows no digest."""
+        """Always None, since loading computes no digest."""
         return None
 
     def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "TorchExecutor":
@@ -125,18 +124,19 @@ class TorchExecutor:
         return TorchExecutor(self._decoder, context, kv, self._threads, self._device)
 
     def wait_for_cache(self) -> None:
-        """Returns at once: nothing is kept."""
+        """Returns at once, since nothing is kept."""
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
-        """See Executor.copy_pages. Raises ValueError for a page that is not there; nothing is
+        """See Executor.copy_pages. Raises ValueError for a page that does not exist; nothing is
         copied then."""
         self._pages.copy(pairs)
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
-        """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
-        or its pages; nothing is computed then."""
+        """See Executor.step. Raises ValueError for a slice beyond the vocabulary, the context or
+        its pages; nothing is computed then."""
         check_slices(slices, self._context, self.num_pages)
-        # What is given may change before it is repeated, but for the lists of pages, which may not.
+        # The caller may change its slices before the step is repeated, except for the lists of
+        # pages.
         self._last = [replace(part) for part in slices]
         if not slices:
             return np.empty((0, self.spec.vocab_size), np.float32)

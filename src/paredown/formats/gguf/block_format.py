@@ -1,5 +1,5 @@
-"""BlockFormat: how a GGUF file holds the rows of a tensor, in blocks of columns with own scales
-(https://github.com/ggml-org/llama.cpp, ggml-common.h)."""
+"""BlockFormat: how a GGUF file holds the rows of a tensor, in blocks of columns with their own
+scales (https://github.com/ggml-org/llama.cpp, ggml-common.h)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from paredown.spec.weight import WeightSpec, bits_per_weight
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
-# Values converted at once: bounds the float temporaries to some tens of megabytes.
+# Values converted at once; this limits the temporary floats to some tens of megabytes.
 CHUNK_VALUES = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockFormat:
-    """A row of formats/gguf/table.py: `block_bytes` for every `block_columns`.
+    """A row of formats/gguf/table.py: a type with `block_bytes` for every `block_columns`.
 
-    `spec`       of the weight that `decode` gives
+    `spec`       the spec of the weight that `decode` returns
     `is_exact`   whether that weight has the numbers of the file; else they are dequantized
-    `decode`     the weight in a tensor's rows, [O, bytes]; raises CheckpointError for scales or
-                 floats that are not finite numbers
-    `encode`     the rows of a weight of that spec; raises UnsupportedError for numbers that they
-                 cannot hold. None where nothing is written in this format
-    `quantize`   floats [O, I] rounded as llama.cpp does it; raises UnsupportedError for groups that
-                 do not divide the columns or scales beyond fp16, CheckpointError for values that
-                 are not finite. None for floats, and where nothing is made in this format
-    `file_type`  llama.cpp's number for a file most of which has this format
+    `decode`     returns the weight in a tensor's rows [O, bytes]; raises CheckpointError for
+                 scales or floats that are not finite
+    `encode`     returns the rows of a weight of that spec; raises UnsupportedError for numbers
+                 that they cannot hold. None where nothing is written in this format
+    `quantize`   rounds floats [O, I] as llama.cpp does; raises UnsupportedError for groups that do
+                 not divide the columns or scales beyond fp16, CheckpointError for values that are
+                 not finite. None for floats, and where nothing is made in this format
+    `file_type`  llama.cpp's number for a file in which most tensors have this format
     """
 
     name: str
@@ -51,7 +51,7 @@ class BlockFormat:
 
     @property
     def note(self) -> str | None:
-        """How its weights are held otherwise than in the file; None where they are not."""
+        """Says how its weights are held differently from the file; None where they are not."""
         if not self.is_exact:
             return f"are dequantized to {self.spec.name}: there is no kernel for that format"
         if self.held_bits <= 8 * self.block_bytes / self.block_columns:
@@ -61,7 +61,7 @@ class BlockFormat:
 
     @property
     def held_bits(self) -> float:
-        """Bits of a weight as it is held in memory."""
+        """The bits per weight in memory."""
         return bits_per_weight(self.spec, self.block_columns, "fp16")
 
     def row_bytes(self, num_columns: int) -> int:

@@ -1,5 +1,5 @@
-"""Rows of blocks that run as they are stored: what the formats with a kernel of their own have in
-common."""
+"""Block formats whose rows run as stored: the common part of the formats with kernels of their
+own."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,8 +23,9 @@ def block_format(
     are_numbers: Callable[[Bytes], bool],
     file_type: int,
 ) -> BlockFormat:
-    """The row of a format whose weights are of that dtype. Of blocks, [..., bytes], `are_numbers`
-    says whether all scales are, and `dequantize` gives the values of [N, bytes]."""
+    """Builds the table row of a format whose weights have that dtype. `are_numbers` tells whether
+    all scales of blocks [..., bytes] are finite; `dequantize` returns the values of blocks [N,
+    bytes]."""
     spec = WeightSpec(dtype=dtype)
     block = spec.traits.block
     assert block is not None, dtype
@@ -43,7 +44,8 @@ def block_format(
 
 
 def finite_halves(*starts: int) -> Callable[[Bytes], bool]:
-    """Whether the fp16 numbers at those bytes of blocks are finite."""
+    """Returns a function that tells whether the fp16 numbers at those bytes of blocks are
+    finite."""
 
     def are_finite(blocks: Bytes) -> bool:
         # The exponent of fp16 lies in the second byte.
@@ -59,7 +61,8 @@ def _decode(
     are_numbers: Callable[[Bytes], bool],
     dequantize: Callable[[Bytes], Floats],
 ) -> BlockWeight:
-    """The rows as they are. Raises CheckpointError for scales that are not finite numbers."""
+    """Returns the rows unchanged as a weight. Raises CheckpointError for scales that are not
+    finite."""
     block = spec.traits.block
     assert block is not None
     if not are_numbers(rows_OB.reshape(len(rows_OB), -1, block.num_bytes)):

@@ -1,5 +1,5 @@
-"""Codes of 32 columns under one fp16 scale d, which may be negative: what Q4_0, Q5_0 and Q8_0
-have in common. They are symmetric groups of 32 and keep their codes."""
+"""Codes of 32 columns under one fp16 scale d, which may be negative: the common part of Q4_0, Q5_0
+and Q8_0. They become symmetric groups of 32 with the same codes."""
 
 from collections.abc import Callable
 
@@ -24,8 +24,8 @@ def spec_of(dtype: WeightDType) -> WeightSpec:
 def decode_codes(
     rows_OB: Bytes, name: str, spec: WeightSpec, unpack: Callable[[Bytes], Bytes]
 ) -> GridWeight:
-    """`unpack` makes the unsigned codes of the bytes behind the scales. Raises CheckpointError for
-    scales that are not finite numbers."""
+    """Decodes the rows; `unpack` returns the unsigned codes of the bytes after the scales. Raises
+    CheckpointError for scales that are not finite."""
     num_rows = len(rows_OB)
     block_bytes = SCALE_BYTES + BLOCK_COLUMNS * spec.bits // 8
     blocks_NB = np.ascontiguousarray(rows_OB).reshape(-1, block_bytes)
@@ -41,8 +41,8 @@ def decode_codes(
 
 
 def encode_codes(weight: GridWeight, pack: Callable[[Bytes], Bytes]) -> Bytes:
-    """`pack` is the way back of `unpack`. Raises UnsupportedError for scales that are no fp16
-    numbers."""
+    """Encodes the rows; `pack` is the inverse of `unpack`. Raises UnsupportedError for scales that
+    are not fp16 numbers."""
     assert weight.scales_OG is not None
     halves = _storable_halves(weight.scales_OG)
     codes_NC = np.asarray(weight.values_OI, np.uint8).reshape(-1, BLOCK_COLUMNS)
@@ -56,9 +56,9 @@ def quantize_codes(
     spec: WeightSpec,
     codes_of: Callable[[Floats], tuple[Floats, Bytes]],
 ) -> GridWeight:
-    """`codes_of` finds the scales [N, 1] and codes of blocks of values. Raises UnsupportedError
-    when 32 does not divide the columns or a scale is beyond fp16, CheckpointError for values that
-    are not finite."""
+    """Quantizes [O, I] values; `codes_of` finds the scales [N, 1] and codes of blocks of values.
+    Raises UnsupportedError if 32 does not divide the columns or a scale exceeds fp16,
+    CheckpointError for values that are not finite."""
     num_rows, num_columns = values_OI.shape
     group_columns(spec, num_columns)
     codes_OI = np.empty(values_OI.shape, np.uint8)
@@ -83,7 +83,8 @@ def quantize_codes(
 
 
 def inverse(d: Floats) -> Floats:
-    """1 / d, and 0 where that is infinite: llama.cpp's codes of values so small are undefined."""
+    """Returns 1 / d, or 0 where that is infinite: llama.cpp leaves the codes of such small values
+    undefined."""
     with np.errstate(divide="ignore", over="ignore"):
         found = np.float32(1) / d
     return np.where(np.isfinite(found), found, np.float32(0))

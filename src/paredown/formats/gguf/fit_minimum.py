@@ -1,8 +1,8 @@
-"""Q4_K, Q5_K and Q2_K from floats: scales and minima are whole numbers times d and m of a
-super-block, and all four are chosen by the weighted squared error.
+"""Fits Q4_K, Q5_K and Q2_K to floats. Scales and minima are integers times a super-block's d and
+m, and all four are chosen by the weighted squared error.
 
-llama.cpp searches the scale of each group and rounds what it found. Here whole numbers, d and m and
-the codes are fitted to each other in turns, and the best of all turns is kept.
+llama.cpp searches each group's scale and then rounds it. Here integers, d and m, and codes are
+fitted to each other in turns, and the best of all turns is kept.
 
 Shapes: N super-blocks, R runs in one, C columns in a run.
 """
@@ -26,7 +26,7 @@ _NUM_TURNS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class RunsWithMinimum:
-    """Codes [N, R, C], s and t [N, R], d and m [N] as fp16: w = q (d s) - m t."""
+    """The codes [N, R, C], s and t [N, R], and d and m [N] as fp16: w = q (d s) - m t."""
 
     codes_NRC: Bytes
     s_NR: Bytes
@@ -37,7 +37,7 @@ class RunsWithMinimum:
 
 @dataclass(frozen=True, kw_only=True)
 class RunShape:
-    """A super-block: its runs, the columns of one, and the largest code and the largest s and t."""
+    """The shape of a super-block: its runs, the columns of a run, and the largest code, s and t."""
 
     num_runs: int
     num_columns: int
@@ -46,12 +46,12 @@ class RunShape:
 
 
 def fit_runs(x_NB: Floats, w_NB: Floats, shape: RunShape) -> RunsWithMinimum:
-    """Fits super-blocks [N, columns] under the weights of their squared errors."""
+    """Fits super-blocks [N, columns], with weights for their squared errors."""
     return _Fit(x_NB, w_NB, shape).run()
 
 
 class _Fit:
-    """Values of runs lie in [R, N]; columns, where there are any, stand before them."""
+    """The values of runs have the shape [R, N]; columns, where there are any, come first."""
 
     def __init__(self, x_NB: Floats, w_NB: Floats, shape: RunShape) -> None:
         self._shape = shape
@@ -97,7 +97,7 @@ class _Fit:
     def _best_unit(
         self, wanted_RN: Floats, whole_of: Callable[[Floats], tuple[Floats, Floats]]
     ) -> tuple[Floats, Floats]:
-        """The unit [N] whose whole numbers make the least error, and these."""
+        """Returns the unit [N] whose integers make the least error, and these integers."""
         largest = wanted_RN.max(axis=0)
         best = np.full(largest.shape, np.inf, np.float32)
         unit, whole = np.zeros_like(largest), np.zeros_like(wanted_RN)
@@ -110,7 +110,8 @@ class _Fit:
         return unit, whole
 
     def _s_of(self, d_N: Floats, low_RN: Floats) -> tuple[Floats, Floats]:
-        """The best s of these codes where the minima are `low_RN`, and the error of all runs."""
+        """Returns the best s for these codes where the minima are `low_RN`, and the error of all
+        runs."""
         wanted = self._cross + low_RN * self._single
         s = wanted * inverse(d_N * self._double)
         s = np.clip(np.rint(s, out=s), 0, self._shape.top_scale)
@@ -122,7 +123,7 @@ class _Fit:
         return t, self._error(scale_RN, m_N * t)
 
     def _error(self, scale_RN: Floats, low_RN: Floats) -> Floats:
-        """Without the sum of w x x, which no choice changes, [N]."""
+        """Returns the error [N] without the sum of w x x, which no choice changes."""
         error: Floats = scale_RN * (
             scale_RN * self._double - 2 * (low_RN * self._single + self._cross)
         )
@@ -131,7 +132,7 @@ class _Fit:
         return total
 
     def _refit(self, d_N: Floats, m_N: Floats, s_RN: Floats, t_RN: Floats) -> tuple[Floats, Floats]:
-        """d and m by least squares; as they are where there is no such pair."""
+        """Fits d and m by least squares; keeps them where there is no valid pair."""
         dd = (s_RN * s_RN * self._double).sum(axis=0)
         mm = (t_RN * t_RN * self._total).sum(axis=0)
         dm = (s_RN * t_RN * self._single).sum(axis=0)
@@ -157,6 +158,6 @@ class _Fit:
 
 
 def as_half(values: Floats) -> Floats:
-    """The nearest numbers of fp16."""
+    """Rounds to the nearest fp16 numbers."""
     with np.errstate(over="ignore"):
         return values.astype(np.float16).astype(np.float32)

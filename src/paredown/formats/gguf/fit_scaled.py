@@ -1,5 +1,5 @@
-"""Q6_K and Q3_K from floats: scales are whole numbers of either sign times d of a super-block. The
-same turns as in fit_minimum.py, without minima.
+"""Fits Q6_K and Q3_K to floats. Scales are signed integers times a super-block's d. The turns are
+those of fit_minimum.py, without minima.
 
 Shapes: N super-blocks, R runs in one, C columns in a run.
 """
@@ -19,7 +19,7 @@ _NUM_TURNS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledRuns:
-    """Codes [N, R, C] and s [N, R], signed, and d [N] as fp16: w = q (d s)."""
+    """The signed codes [N, R, C] and s [N, R], and d [N] as fp16: w = q (d s)."""
 
     codes_NRC: npt.NDArray[np.int8]
     s_NR: npt.NDArray[np.int8]
@@ -28,8 +28,8 @@ class ScaledRuns:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledShape:
-    """A super-block: its runs, the columns of one, and how far codes and s reach below zero; above
-    it they reach one less."""
+    """The shape of a super-block: its runs, the columns of a run, and how far codes and s reach
+    below zero. Above zero they reach one less."""
 
     num_runs: int
     num_columns: int
@@ -38,12 +38,12 @@ class ScaledShape:
 
 
 def fit_scaled_runs(x_NB: Floats, w_NB: Floats, shape: ScaledShape) -> ScaledRuns:
-    """Fits super-blocks [N, columns] under the weights of their squared errors."""
+    """Fits super-blocks [N, columns], with weights for their squared errors."""
     return _Fit(x_NB, w_NB, shape).run()
 
 
 class _Fit:
-    """Values of runs lie in [R, N]; columns, where there are any, stand before them."""
+    """The values of runs have the shape [R, N]; columns, where there are any, come first."""
 
     def __init__(self, x_NB: Floats, w_NB: Floats, shape: ScaledShape) -> None:
         self._shape = shape
@@ -88,8 +88,8 @@ class _Fit:
         self._double, self._cross = double.reshape(self._size), cross.reshape(self._size)
 
     def _best_unit(self, wanted_RN: Floats) -> tuple[Floats, Floats]:
-        """The d [N] whose whole numbers make the least error, and these: the largest scale goes
-        near the lowest."""
+        """Returns the d [N] whose integers make the least error, and these integers. The largest
+        scale is put near the lowest integer."""
         place = np.abs(wanted_RN).argmax(axis=0)[None]
         largest = np.take_along_axis(wanted_RN, place, axis=0)[0]
         best = np.full(largest.shape, np.inf, np.float32)
@@ -103,7 +103,8 @@ class _Fit:
         return unit, whole
 
     def _s_of(self, d_N: Floats) -> tuple[Floats, Floats]:
-        """The best s of these codes, and the error of all runs without what no choice changes."""
+        """Returns the best s for these codes, and the error of all runs without the part that no
+        choice changes."""
         lowest = self._shape.lowest_scale
         s = self._cross * inverse(d_N * self._double)
         s = np.clip(np.rint(s, out=s), -lowest, lowest - 1)

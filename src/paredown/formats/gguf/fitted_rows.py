@@ -1,10 +1,10 @@
-"""Rows of blocks fitted to floats, by how much the error of each column counts.
+"""Fits rows of blocks to floats, weighted by how much the error of each column counts.
 
-The weight of a value's squared error is what llama.cpp's quantizers take: with an importance for
-its column (the mean square of what that column is multiplied with), that times sqrt(2 m + w^2),
-with m the mean square of the super-block (of the row, in Q5_0 and Q5_1); without, sqrt(m) + |w|. In
-Q6_K, whose steps are small, it is the importance alone, and w^2 without. What is found has no more
-error than what llama.cpp finds (docs/gguf.md).
+The weights of squared errors are those of llama.cpp's quantizers. With a column's importance (the
+mean square of its input), the weight is that times sqrt(2 m + w^2). Here m is the mean square of
+the super-block, or of the row in Q5_0 and Q5_1. Without importance the weight is sqrt(m) + |w|. In
+Q6_K, whose steps are small, it is the importance alone, or w^2 without. The result has no more
+error than llama.cpp's (docs/guide/gguf.md).
 
 Shapes: O rows, I columns, N blocks of B columns.
 """
@@ -27,23 +27,24 @@ from paredown.formats.gguf.least_squares_codes import (
     rounded,
 )
 
-# Values fitted at once: what is made of them stays in a core's own cache.
+# Values fitted at once, so that the temporaries stay in a core's own cache.
 _CHUNK_VALUES = 1 << 16
 _MAX_HALF = float(np.finfo(np.float16).max)
 _Q4_K = RunShape(num_runs=8, num_columns=32, top_code=15, top_scale=63)
 _Q5_K = RunShape(num_runs=8, num_columns=32, top_code=31, top_scale=63)
 _Q6_K = ScaledShape(num_runs=16, num_columns=16, lowest_code=32, lowest_scale=128)
 
-# Makes the bytes [N, bytes] of N blocks: of the values, of their importance or None, and of the
-# mean squares of their rows [N, 1].
+# Makes the bytes [N, bytes] of N blocks from their values, their importance or None, and the mean
+# squares of their rows [N, 1].
 Fit = Callable[[Floats, Floats | None, Floats], Bytes]
 
 
 def fitted_rows(
     name: str, values_OI: Floats, importance_I: Floats | None, num_threads: int = 1
 ) -> Bytes:
-    """The rows [O, bytes] of a type of FITTED; the same for any number of threads. Raises
-    CheckpointError for values that are not finite, UnsupportedError for those beyond fp16."""
+    """Returns the rows [O, bytes] in a type of FITTED; any number of threads gives the same
+    result. Raises CheckpointError for values that are not finite, UnsupportedError for values
+    beyond fp16."""
     check_finite(values_OI)
     num_columns, fit = FITTED[name]
     _check_range(name, values_OI)
@@ -114,7 +115,7 @@ def _pairs_of_runs(codes_NRC: Bytes) -> Bytes:
 
 
 def _q6_k(x_NB: Floats, importance_NB: Floats | None, squares_N1: Floats) -> Bytes:
-    """Each half of 128 columns lies in four runs of 32 (q6_k.py)."""
+    """Fits Q6_K, in which each half of 128 columns lies in four runs of 32 (q6_k.py)."""
     weights = np.square(x_NB) if importance_NB is None else importance_NB
     found = fit_scaled_runs(x_NB, weights, _Q6_K)
     codes = (found.codes_NRC.astype(np.int16) + 32).astype(np.uint8).reshape(-1, 2, 4, 32)
@@ -152,7 +153,7 @@ def _halves(values_N: Floats) -> Bytes:
     return values_N.astype("<f2")[:, None].view(np.uint8)
 
 
-# By the name of the type: the columns of a block, and what fits it.
+# The columns of a block and its fit, by the name of the type.
 FITTED: dict[str, tuple[int, Fit]] = {
     "Q4_K": (256, _q4_k),
     "Q5_K": (256, _q5_k),

@@ -1,4 +1,4 @@
-"""GGUF's float tensors: numbers as they are, in blocks of one."""
+"""The float tensors of GGUF: plain numbers, in blocks of one."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ _NUMPY_DTYPES: dict[ScaleDType, npt.DTypeLike] = {
 
 def decode(rows_OB: Bytes, dtype: ScaleDType) -> GridWeight:
     floats_OI = np.ascontiguousarray(rows_OB).view(_NUMPY_DTYPES[dtype])
-    # A file's alignment may be less than its numbers'.
+    # A file's alignment may be smaller than that of its numbers.
     floats_OI = floats_OI if floats_OI.flags.aligned else floats_OI.copy()
     return GridWeight(spec=WeightSpec(dtype=dtype), values_OI=floats_OI)
 

@@ -1,9 +1,9 @@
-"""MXFP4 and NVFP4: codes of four bits that name a number of e2m1, here doubled, so that they are
-whole.
+"""MXFP4 and NVFP4: four-bit codes that name an e2m1 number, doubled here to be an integer.
 
-MXFP4 has a byte for the exponent of the scale (e8m0) and 16 bytes for 32 columns, codes as in Q4_0.
-NVFP4 has four scales in e4m3 for 16 columns each, and four runs of 8 bytes. The values of
-NVFP4 are numbers of bf16, and so they are held."""
+MXFP4 has a byte for the scale's exponent (e8m0) and 16 bytes for 32 columns, with codes as in
+Q4_0. NVFP4 has four e4m3 scales for 16 columns each, and four runs of 8 bytes. The values of NVFP4
+are exact in bf16, and are held so.
+"""
 
 import numpy as np
 
@@ -18,26 +18,26 @@ _LARGEST_POWER = 252
 
 
 def dequantize_mx(blocks_NB: Bytes) -> Floats:
-    """[N, 32]."""
+    """Returns the values [N, 32]."""
     return _TABLE[nibbles(blocks_NB[:, 1:])] * halved_e8m0(blocks_NB[:, :1])
 
 
 def halved_e8m0(exponents: Bytes) -> Floats:
-    """2^(x - 128); the two least are numbers without a leading 1."""
+    """Returns 2^(x - 128); the two smallest are subnormal."""
     bits = exponents.astype(np.uint32)
     found = np.where(bits < 2, np.uint32(1 << 21) << bits, (bits - np.uint32(1)) << np.uint32(23))
     return found.astype(np.uint32).view(np.float32)
 
 
 def dequantize_nv(blocks_NB: Bytes) -> Floats:
-    """[N, 64]."""
+    """Returns the values [N, 64]."""
     codes_NGC = nibbles(blocks_NB[:, 4:].reshape(-1, 8)).reshape(-1, 4, 16)
     values = _TABLE[codes_NGC] * halved_e4m3(blocks_NB[:, :4])[:, :, None]
     return values.reshape(len(blocks_NB), -1)
 
 
 def halved_e4m3(octets: Bytes) -> Floats:
-    """Without a sign; the code that is no number counts as 0, as in llama.cpp."""
+    """Decodes without a sign; the NaN code counts as 0, as in llama.cpp."""
     exponent, mantissa = (octets >> 3 & 15).astype(np.int32), (octets & 7).astype(np.float32)
     value = np.where(
         exponent == 0,
@@ -48,7 +48,7 @@ def halved_e4m3(octets: Bytes) -> Floats:
 
 
 def powers_fit(blocks: Bytes) -> bool:
-    """Whether no scale of MXFP4 is beyond what float32 holds of its values."""
+    """Returns whether all values of MXFP4 fit in float32."""
     return bool((blocks[..., 0] <= _LARGEST_POWER).all())
 
 

@@ -1,11 +1,14 @@
 """IQ1_S and IQ1_M: every eight columns are one of 2048 vectors of -1, 0 and 1, moved up or down by
 an eighth.
 
-IQ1_S has super-blocks of 256 columns under d (fp16), 32 bytes of codes, and for every 32 columns
-two bytes: the three high bits of four codes, s in three bits, and the way of the move. As codes in
-eighths they fit int5: w = (8 v +- 1) (d (2 s + 1) / 8). IQ1_M has 32 bytes of codes, four bits more
-for each (three of the code, one the way), then s in three bits for every 16 columns with a fourth
-of d above every four of them; it runs dequantized."""
+IQ1_S has super-blocks of 256 columns: d (fp16), 32 bytes of codes, and two bytes for every 32
+columns. These two hold the three high bits of four codes, s in three bits, and the direction of
+the move. As codes in eighths they fit int5: w = (8 v +- 1) (d (2 s + 1) / 8).
+
+IQ1_M has 32 bytes of codes and four more bits for each code (three of the code, one for the
+direction). Then s follows in three bits for every 16 columns, with a fourth of d above every four
+of them. It runs dequantized.
+"""
 
 import numpy as np
 
@@ -19,7 +22,7 @@ _EIGHTHS = np.int8(8)
 
 
 def unpack_s(blocks_NB: Bytes) -> tuple[Floats, Codes]:
-    """Scales of the eight runs and codes in eighths."""
+    """Returns the scales of the eight runs, and the codes in eighths."""
     tops = np.ascontiguousarray(blocks_NB[:, 34:50]).view("<u2").astype(np.int32)
     scale = half(blocks_NB, 0) * (2 * (tops >> 12 & 7) + 1).astype(np.float32)
     high = (tops[:, :, None] >> np.arange(0, 12, 3) & 7).reshape(-1, 32)
@@ -30,7 +33,7 @@ def unpack_s(blocks_NB: Bytes) -> tuple[Floats, Codes]:
 
 
 def dequantize_m(blocks_NB: Bytes) -> Floats:
-    """[N, 256]."""
+    """Returns the values [N, 256]."""
     words = np.ascontiguousarray(blocks_NB[:, 48:56]).view("<u2").astype(np.int32)
     bits = (words >> 12 << np.arange(0, 16, 4)).sum(axis=1, keepdims=True).astype("<u2")
     d = bits.view(np.float16).astype(np.float32)

@@ -1,11 +1,13 @@
 """IQ2_XXS, IQ2_XS and IQ2_S: every eight columns are one of 256, 512 or 1024 vectors of 8, 25 and
-43, with a sign for each; w = v d (2 s + 1) / 8.
+43, with a sign for each column; w = v d (2 s + 1) / 8.
 
-In super-blocks of 256 columns under d (fp16) IQ2_XXS has for every 32 columns four codes of a byte
-and four bytes: four sets of signs in seven bits, of which the eighth makes their number even, and s
-in four. IQ2_XS has two bytes for every eight columns, nine bits of the code below the signs, and s
-in four bits for every 16 columns. IQ2_S has codes, signs and the two high bits of codes apart.
-Where s belongs to 32 columns the codes fit int8; the others run dequantized."""
+The super-blocks have 256 columns under d (fp16). IQ2_XXS has four one-byte codes and four more
+bytes for every 32 columns. These bytes hold s in four bits and four sets of signs in seven bits;
+the eighth sign makes the number of minuses even. IQ2_XS has two bytes for every eight columns,
+with nine bits of the code below the signs, and s in four bits for every 16 columns. IQ2_S stores
+codes, signs and the two high bits of codes separately. Where s belongs to 32 columns the codes fit
+int8; the other types run dequantized.
+"""
 
 import numpy as np
 
@@ -26,14 +28,14 @@ def unpack_xxs(blocks_NB: Bytes) -> tuple[Floats, Codes]:
 
 
 def dequantize_xs(blocks_NB: Bytes) -> Floats:
-    """[N, 256]."""
+    """Returns the values [N, 256]."""
     words = np.ascontiguousarray(blocks_NB[:, 2:66]).view("<u2")
     codes = iq2_xs()[words & 511] * even_signs(words >> 9)
     return _scaled(codes, half(blocks_NB, 0), blocks_NB[:, 66:74])
 
 
 def dequantize_s(blocks_NB: Bytes) -> Floats:
-    """[N, 256]."""
+    """Returns the values [N, 256]."""
     places = np.arange(0, 8, 2, dtype=np.uint8)
     high = (blocks_NB[:, 66:74, None] >> places & 3).reshape(-1, 32).astype(np.uint16)
     codes = iq2_s()[blocks_NB[:, 2:34] | high << 8] * signs(blocks_NB[:, 34:66])

@@ -1,8 +1,10 @@
-"""IQ3_XXS and IQ3_S: every four columns are one of 256 or 512 vectors, with a sign for each column.
+"""IQ3_XXS and IQ3_S: every four columns are one of 256 or 512 vectors, with a sign for each
+column.
 
-In super-blocks of 256 columns under d (fp16) IQ3_XXS has 64 codes of a byte and for every 32
-columns four bytes as in IQ2_XXS; w = v d (2 s + 1) / 4, codes fit int8. IQ3_S has codes, their
-ninth bits, signs and s in four bits for every 32 columns; w = v d (2 s + 1), codes fit int5."""
+The super-blocks have 256 columns under d (fp16). IQ3_XXS has 64 one-byte codes, and four bytes for
+every 32 columns as in IQ2_XXS; w = v d (2 s + 1) / 4, and codes fit int8. IQ3_S has codes, their
+ninth bits, signs, and s in four bits for every 32 columns; w = v d (2 s + 1), and codes fit int5.
+"""
 
 import numpy as np
 

@@ -1,8 +1,10 @@
-"""IQ4_NL and IQ4_XS: codes of four bits that name one of 16 numbers, closer together near zero.
+"""IQ4_NL and IQ4_XS: four-bit codes that name one of 16 numbers, which lie closer together near
+zero.
 
 IQ4_NL has d (fp16) and 16 bytes for 32 columns, w = n[q] d, codes as in Q4_0. IQ4_XS has
-super-blocks of 256: d, the high bits and the low bits of a scale of six bits for every 32 columns,
-and 128 bytes; w = n[q] (d (s - 32))."""
+super-blocks of 256 columns: d, the high and the low bits of a six-bit scale for every 32 columns,
+and 128 bytes of codes; w = n[q] (d (s - 32)).
+"""
 
 import numpy as np
 
@@ -15,19 +17,20 @@ _TABLE = np.array(NUMBERS, np.float32)
 
 
 def dequantize_nl(blocks_NB: Bytes) -> Floats:
-    """[N, 32]."""
+    """Returns the values [N, 32]."""
     return _TABLE[nibbles(blocks_NB[:, 2:])] * half(blocks_NB, 0)
 
 
 def dequantize_xs(blocks_NB: Bytes) -> Floats:
-    """[N, 256]."""
+    """Returns the values [N, 256]."""
     codes_NRC = nibbles(blocks_NB[:, 8:].reshape(-1, 16)).reshape(-1, 8, 32)
     scale = half(blocks_NB, 0) * scales_xs(blocks_NB[:, 2:8])
     return (_TABLE[codes_NRC] * scale[:, :, None]).reshape(len(blocks_NB), -1)
 
 
 def scales_xs(octets_NB: Bytes) -> Floats:
-    """s - 32 of the eight runs, [N, 8]: two bits each in two bytes, four bits each in four."""
+    """Returns s - 32 of the eight runs, [N, 8]. Two bytes hold the two high bits of each, then
+    four bytes the four low bits."""
     runs = np.arange(0, 8, 2, dtype=np.uint8)
     high = (octets_NB[:, :2, None] >> runs & 3).reshape(-1, 8)
     low = np.stack([octets_NB[:, 2:] & 15, octets_NB[:, 2:] >> 4], axis=2).reshape(-1, 8)

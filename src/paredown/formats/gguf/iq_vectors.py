@@ -1,5 +1,5 @@
-"""The vectors that codes of the IQ types name: packed fields of two or three bits, lowest first, in
-base 85. https://github.com/ggml-org/llama.cpp, ggml-common.h, has them written out."""
+"""The vectors that codes of the IQ types name: packed fields of two or three bits, lowest first,
+in base 85. ggml-common.h (https://github.com/ggml-org/llama.cpp) lists them in full."""
 
 import base64
 from functools import cache
@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-# What a field stands for.
+# The values that a field stands for.
 _EIGHTHS = (8, 25, 43)
 _TERNARY = (-1, 0, 1)
 _ODDS = (1, 3, 5, 7, 9, 11, 13, 15)
@@ -152,37 +152,37 @@ Vectors = npt.NDArray[np.int8]
 
 @cache
 def iq2_xxs() -> Vectors:
-    """[256, 8]."""
+    """Returns the vectors [256, 8]."""
     return _unpack(_IQ2_XXS_FIELDS, 2, _EIGHTHS, 8)
 
 
 @cache
 def iq2_xs() -> Vectors:
-    """[512, 8]."""
+    """Returns the vectors [512, 8]."""
     return _unpack(_IQ2_XS_FIELDS, 2, _EIGHTHS, 8)
 
 
 @cache
 def iq2_s() -> Vectors:
-    """[1024, 8]."""
+    """Returns the vectors [1024, 8]."""
     return _unpack(_IQ2_S_FIELDS, 2, _EIGHTHS, 8)
 
 
 @cache
 def iq3_xxs() -> Vectors:
-    """[256, 4]."""
+    """Returns the vectors [256, 4]."""
     return _unpack(_IQ3_XXS_FIELDS, 3, _FOURTHS, 4)
 
 
 @cache
 def iq3_s() -> Vectors:
-    """[512, 4]."""
+    """Returns the vectors [512, 4]."""
     return _unpack(_IQ3_S_FIELDS, 3, _ODDS, 4)
 
 
 @cache
 def iq1() -> Vectors:
-    """[2048, 8], of IQ1_S and IQ1_M."""
+    """Returns the vectors [2048, 8] of IQ1_S and IQ1_M."""
     return _unpack(_IQ1_FIELDS, 2, _TERNARY, 8)
 
 

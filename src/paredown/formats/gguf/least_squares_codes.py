@@ -1,6 +1,7 @@
-"""Codes of groups of columns and the weighted least squares that scales and minima are fitted by.
+"""Finds codes of groups of columns, and fits their scales and minima by weighted least squares.
 
-Shapes: C columns of a group, N groups. Columns come first, so that sums over them are sums of rows.
+Shapes: C columns of a group, N groups. Columns come first, so that sums over them are sums of
+rows.
 """
 
 from dataclasses import dataclass
@@ -9,16 +10,17 @@ import numpy as np
 
 from paredown.formats.gguf.block_format import Floats
 
-# How far the largest code may be moved out of its place, up and down, by turns.
+# The shifts of the largest code from its place, tried in turn.
 _SHIFTS = np.linspace(-0.95, 0.95, 20, dtype=np.float32)
 _NUM_REFITS = 2
-# A determinant below this share of its first term is what rounding left of none.
+# A determinant below this share of its first term is zero but for rounding errors.
 _SINGULAR = np.float32(1e-6)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """Values x and the weights w of their squared errors; `total`, `first`: sums of w and w x."""
+    """The values x and the weights w of their squared errors; `total` and `first` are the sums of
+    w and w x."""
 
     x_CN: Floats
     w_CN: Floats
@@ -28,7 +30,7 @@ class Groups:
 
     @classmethod
     def of(cls, x_CN: Floats, w_CN: Floats) -> "Groups":
-        """The groups of these values and weights."""
+        """Builds the groups of these values and weights."""
         wx_CN = w_CN * x_CN
         return cls(
             x_CN=x_CN,
@@ -39,7 +41,7 @@ class Groups:
         )
 
     def sums(self, codes_CN: Floats) -> tuple[Floats, Floats, Floats]:
-        """The sums of w q, w q q and w x q."""
+        """Returns the sums of w q, w q q and w x q."""
         scratch = self.w_CN * codes_CN
         single = scratch.sum(axis=0)
         scratch *= codes_CN
@@ -48,7 +50,7 @@ class Groups:
         return single, double, scratch.sum(axis=0)
 
     def error(self, codes_CN: Floats, scale_N: Floats, shift_N: Floats | float) -> Floats:
-        """The weighted squared error of scale q + shift."""
+        """Returns the weighted squared error of scale q + shift."""
         off = codes_CN * scale_N
         off += shift_N
         off -= self.x_CN
@@ -59,7 +61,7 @@ class Groups:
 
 
 def rounded(x_CN: Floats, scale_N: Floats, shift_N: Floats | float, low: int, top: int) -> Floats:
-    """The nearest codes of scale q + shift; 0 where the scale is."""
+    """Returns the nearest codes for scale q + shift; 0 where the scale is 0."""
     codes = x_CN - shift_N
     codes *= inverse(scale_N)
     np.rint(codes, out=codes)
@@ -67,15 +69,16 @@ def rounded(x_CN: Floats, scale_N: Floats, shift_N: Floats | float, low: int, to
 
 
 def inverse(values: Floats) -> Floats:
-    """1 / values, and 0 where that is no number."""
+    """Returns 1 / values, or 0 where that is not finite."""
     with np.errstate(divide="ignore", over="ignore"):
         found = np.float32(1) / values
     return np.where(np.isfinite(found), found, np.float32(0)).astype(np.float32)
 
 
 def fit_with_minimum(groups: Groups, top: int) -> tuple[Floats, Floats]:
-    """Scales and shifts [N] of codes from 0 to `top`, shifts at most 0: the best by their own error
-    of some spacings of the codes, each fitted to the codes that it gives, and that one again."""
+    """Returns scales and shifts [N] for codes from 0 to `top`, with shifts at most 0. Several
+    spacings of the codes are tried, each fitted to the codes that it gives. The best one by its
+    own error is refitted."""
     least_N = np.minimum(groups.x_CN.min(axis=0), np.float32(0))
     span_N = groups.x_CN.max(axis=0) - least_N
     best = np.full(span_N.shape, np.inf, np.float32)
@@ -95,8 +98,9 @@ def fit_with_minimum(groups: Groups, top: int) -> tuple[Floats, Floats]:
 
 
 def _line(groups: Groups, codes_CN: Floats) -> tuple[Floats, Floats, Floats]:
-    """The best scale and shift of these codes, and by how much they lower the squared error. Where
-    the line has a slope or a shift of the wrong sign, or none, it is one of the two alone."""
+    """Returns the best scale and shift of these codes, and the decrease of the squared error.
+    Where the slope or shift has the wrong sign, or the system is singular, only one of the two is
+    fitted."""
     single, double, cross = groups.sums(codes_CN)
     total, first = groups.total_N, groups.first_N
     determinant = total * double - single * single
@@ -117,8 +121,8 @@ def _line(groups: Groups, codes_CN: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def fit_symmetric(groups: Groups, low: int, top: int) -> Floats:
-    """Scales [N] of either sign for codes from `low` to `top`, -low > top: the value of largest
-    magnitude goes near `low`, the scale is fitted to the codes that gives."""
+    """Returns scales [N] of either sign for codes from `low` to `top`, -low > top. The value of
+    largest magnitude is put near `low`, and the scale is fitted to the resulting codes."""
     place = np.abs(groups.x_CN).argmax(axis=0)[None]
     largest_N = np.take_along_axis(groups.x_CN, place, axis=0)[0]
     best = np.full(largest_N.shape, -1, np.float32)

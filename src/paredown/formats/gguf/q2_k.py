@@ -1,5 +1,5 @@
-"""Q2_K: super-blocks of 256 columns in 16 groups: s and t of four bits in a byte for each, 64 bytes
-of codes, d and m (fp16); w = q (d s) - m t."""
+"""Q2_K: super-blocks of 256 columns in 16 groups, w = q (d s) - m t. They hold s and t in four
+bits each per group, 64 bytes of codes, d and m (fp16)."""
 
 import numpy as np
 
@@ -9,7 +9,8 @@ from paredown.formats.gguf.unpack import half, pairs_of_bits
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
-    """[N, 256]: two halves of 128 columns, each in four runs of 32 that share 32 bytes."""
+    """Returns the values [N, 256]: two halves of 128 columns, each in four runs of 32 that share
+    32 bytes."""
     d, m = half(blocks_NB, 80), half(blocks_NB, 82)
     scale = d * (blocks_NB[:, :16] & 15).astype(np.float32)
     minimum = m * (blocks_NB[:, :16] >> 4).astype(np.float32)

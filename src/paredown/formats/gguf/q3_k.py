@@ -1,5 +1,5 @@
-"""Q3_K: super-blocks of 256 columns in 16 groups: 32 bytes of high bits, 64 of low ones, s of six
-bits in 12 bytes, d (fp16); w = (q - 4) (d (s - 32))."""
+"""Q3_K: super-blocks of 256 columns in 16 groups, w = (q - 4) (d (s - 32)). They hold 32 bytes of
+high bits, 64 of low bits, s in six bits each in 12 bytes, d (fp16)."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from paredown.formats.gguf.unpack import half, pairs_of_bits
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
-    """[N, 256]: low bits as in Q2_K; bit r of byte j of the high ones belongs to column j of the
-    eight runs of 32."""
+    """Returns the values [N, 256]. Low bits lie as in Q2_K; bit r of byte j of the high bits
+    belongs to column j of run r, of eight runs of 32."""
     runs = np.arange(8, dtype=np.uint8).reshape(1, 8, 1)
     high_NRC = blocks_NB[:, None, :32] >> runs & 1
     codes = pairs_of_bits(blocks_NB[:, 32:96]).reshape(-1, 8, 32) | high_NRC << 2
@@ -20,8 +20,8 @@ def dequantize(blocks_NB: Bytes) -> Floats:
 
 
 def scales(octets_NB: Bytes) -> Floats:
-    """The scales of the 16 groups: four low bits each in eight bytes, first those of the low
-    halves; two high bits each in four bytes, in four rounds."""
+    """Returns the scales of the 16 groups. Eight bytes hold the four low bits of each, the low
+    halves first; four bytes hold the two high bits of each, in four rounds."""
     low = np.concatenate([octets_NB[:, :8] & 15, octets_NB[:, :8] >> 4], axis=1)
     rounds = np.arange(0, 8, 2, dtype=np.uint8).reshape(1, 4, 1)
     high = (octets_NB[:, None, 8:] >> rounds & 3).reshape(-1, 16)

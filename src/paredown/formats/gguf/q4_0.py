@@ -28,7 +28,7 @@ def encode(weight: GridWeight) -> Bytes:
 
 
 def quantize(values_OI: Floats) -> GridWeight:
-    """[O, I] as llama.cpp's quantize_row_q4_0_ref does it: d is the value of largest magnitude
+    """Rounds [O, I] as llama.cpp's quantize_row_q4_0_ref does: d is the value of largest magnitude
     over -8, q = min(15, int(x / d + 8.5))."""
     return quantize_codes(values_OI, NAME, SPEC, _codes)
 

@@ -10,7 +10,8 @@ from paredown.formats.gguf.unpack import half
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
-    """Eight groups of 32; two of them share 32 bytes, one in the low halves."""
+    """Returns the values of eight groups of 32; two groups share 32 bytes, the first in the low
+    halves."""
     d, m = half(blocks_NB, 0), half(blocks_NB, 2)
     s, t = six_bits.unpack(blocks_NB[:, 4:16])
     pairs = blocks_NB[:, 16:].reshape(-1, 4, 32)

@@ -1,5 +1,5 @@
-"""Q5_0: d (fp16), 4 and 16 bytes for 32 columns, w = (q - 16) d; the fifth bits of all q stand
-in the first four bytes, the others as in Q4_0."""
+"""Q5_0: d (fp16), then 4 and 16 bytes for 32 columns, w = (q - 16) d. The fifth bits of all q are
+in the 4 bytes, the others lie as in Q4_0."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def encode(weight: GridWeight) -> Bytes:
 
 
 def pack(codes_NC: Bytes) -> Bytes:
-    """The 4 and 16 bytes of each 32 codes."""
+    """Returns the 4 and 16 bytes of each 32 codes."""
     fifths = np.packbits(codes_NC >> np.uint8(4), axis=1, bitorder="little")
     low = codes_NC & np.uint8(15)
     return np.concatenate([fifths, low[:, :16] | low[:, 16:] << np.uint8(4)], axis=1)

@@ -1,5 +1,5 @@
-"""Q5_K: Q4_K with a fifth bit for every code, in 32 bytes before the others: bit r of byte j is the
-one of column j of run r."""
+"""Q5_K: Q4_K with a fifth bit for every code, in 32 bytes before the others. Bit r of byte j
+belongs to column j of run r."""
 
 import numpy as np
 
@@ -10,7 +10,8 @@ from paredown.formats.gguf.unpack import half
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
-    """Eight runs of 32, [N, 256]; two of them share 32 bytes, one in the low halves."""
+    """Returns the values [N, 256] of eight runs of 32; two runs share 32 bytes, the first in the
+    low halves."""
     d, m = half(blocks_NB, 0), half(blocks_NB, 2)
     s, t = six_bits.unpack(blocks_NB[:, 4:16])
     pairs = blocks_NB[:, 48:].reshape(-1, 4, 32)

@@ -1,5 +1,5 @@
-"""Q6_K: super-blocks of 256 columns in 128 and 64 bytes of codes, s in 16 signed bytes for 16
-columns each and d (fp16), w = (q - 32) (d s)."""
+"""Q6_K: super-blocks of 256 columns, w = (q - 32) (d s). They hold 128 and 64 bytes of codes, s in
+16 signed bytes for 16 columns each, and d (fp16)."""
 
 import numpy as np
 
@@ -9,8 +9,9 @@ from paredown.formats.gguf.unpack import half
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
-    """Two halves of 128 columns, each in four runs of 32: low bits of runs 0 and 2 share 32 bytes,
-    those of 1 and 3 the next; the two high bits of all four share a byte. Groups of 16."""
+    """Returns the values in groups of 16. Each of two halves of 128 columns has four runs of 32.
+    The low bits of runs 0 and 2 share 32 bytes, those of runs 1 and 3 the next 32. The two high
+    bits of all four runs share a byte."""
     low = blocks_NB[:, :128].reshape(-1, 2, 64)
     high = blocks_NB[:, 128:192].reshape(-1, 2, 1, 32)
     low_bits = np.concatenate([low & 15, low >> 4], axis=2).reshape(-1, 2, 4, 32)

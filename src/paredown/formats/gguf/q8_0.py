@@ -26,13 +26,13 @@ def encode(weight: GridWeight) -> Bytes:
 
 
 def quantize(values_OI: Floats) -> GridWeight:
-    """[O, I] as llama.cpp's quantize_row_q8_0_ref does it: d = max |x| / 127 and q = round(x / d),
-    halves away from zero."""
+    """Rounds [O, I] as llama.cpp's quantize_row_q8_0_ref does: d = max |x| / 127 and q = round(x /
+    d), halves away from zero."""
     return quantize_codes(values_OI, NAME, SPEC, _codes)
 
 
 def _shifted(codes_NC: Bytes) -> Bytes:
-    """From signed to unsigned and back: the sum wraps around within a byte."""
+    """Converts signed to unsigned codes and back: the sum wraps around within a byte."""
     shifted: Bytes = codes_NC + np.uint8(128)
     return shifted
 

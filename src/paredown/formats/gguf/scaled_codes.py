@@ -1,5 +1,5 @@
-"""Super-blocks whose values are whole numbers times a scale for some columns: they run as codes on
-a grid, with the numbers of the file, though a code may take more bits than there."""
+"""Super-blocks whose values are integers times a scale per group of columns. They run as codes on
+a grid with the file's exact numbers, though a code may take more bits than in the file."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,14 @@ from paredown.formats.grid_weight import GridWeight
 from paredown.spec.weight import WeightSpec
 
 Codes = npt.NDArray[np.int8]
-# From N blocks, [N, bytes], their scales [N, groups] and signed codes [N, columns].
+# Takes N blocks [N, bytes] and returns their scales [N, groups] and signed codes [N, columns].
 Unpack = Callable[[Bytes], tuple[Floats, Codes]]
 
 
 def decode_scaled_codes(
     rows_OB: Bytes, name: str, spec: WeightSpec, block_bytes: int, unpack: Unpack
 ) -> GridWeight:
-    """Some rows at a time. Raises CheckpointError for scales that are not finite numbers."""
+    """Decodes some rows at a time. Raises CheckpointError for scales that are not finite."""
     chunk_rows = max(1, CHUNK_VALUES // max(1, rows_OB.shape[1]))
     offset = np.int16(1 << spec.bits - 1)
     scales, codes = [], []
@@ -43,7 +43,7 @@ def decode_scaled_codes(
 def scaled_codes_format(
     name: str, type_id: int, block_bytes: int, spec: WeightSpec, unpack: Unpack, file_type: int
 ) -> BlockFormat:
-    """The row of a type of super-blocks of 256 columns."""
+    """Builds the table row of a type with super-blocks of 256 columns."""
     return BlockFormat(
         name=name,
         type_id=type_id,

@@ -1,4 +1,4 @@
-"""The formats that tensors of a GGUF file have, by llama.cpp's names."""
+"""The formats of tensors in a GGUF file, by llama.cpp's names."""
 
 from paredown.errors import UnsupportedError
 from paredown.formats.gguf import q2_k, q3_k, q4_0, q4_k, q5_0, q5_k, q6_k, q8_0
@@ -42,14 +42,14 @@ BLOCK_FORMATS: dict[str, BlockFormat] = {
     "MXFP4": MXFP4,
     "NVFP4": NVFP4,
 }
-# The others that llama.cpp has, so that a refusal can name them.
+# llama.cpp's other types, so that an error can name them.
 OTHER_TYPES: dict[int, str] = {
     9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 41: "Q1_0",
 }  # fmt: skip
 
 
 def exact_format(spec: WeightSpec) -> BlockFormat:
-    """Raises UnsupportedError for a spec that no format here can hold exactly."""
+    """Returns the format that holds a spec exactly. Raises UnsupportedError if there is none."""
     for block in BLOCK_FORMATS.values():
         same_form = (spec.dtype, spec.group_size, spec.symmetric)
         if block.encode is not None and same_form == (
@@ -67,8 +67,8 @@ def exact_format(spec: WeightSpec) -> BlockFormat:
 
 
 def encode(weight: CoreWeight) -> tuple[BlockFormat, Bytes]:
-    """The format that holds a weight exactly, and its rows, [O, bytes]. Raises UnsupportedError for
-    a weight that none can hold."""
+    """Returns the format that holds a weight exactly, and its rows [O, bytes]. Raises
+    UnsupportedError for a weight that no format can hold."""
     block = exact_format(weight.spec)
     assert block.encode is not None
     return block, block.encode(weight)

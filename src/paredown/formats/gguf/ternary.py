@@ -1,8 +1,9 @@
 """TQ1_0 and TQ2_0: super-blocks of 256 columns of -1, 0 and 1 under one d (fp16). They run as int2
-in groups of 256 columns, with the numbers of the file.
+in groups of 256 columns, with the file's exact numbers.
 
-TQ2_0 has 64 bytes, two bits a column. TQ1_0 has five columns in a byte, as a fraction in base 3:
-32 bytes, then 16, then four bytes of four columns."""
+TQ2_0 has 64 bytes, with two bits per column. TQ1_0 packs five columns in a byte, as a fraction in
+base 3: 32 bytes, then 16, then four bytes of four columns.
+"""
 
 import numpy as np
 
@@ -28,7 +29,8 @@ def unpack_tq1(blocks_NB: Bytes) -> tuple[Floats, Codes]:
 
 
 def _digits(octets_NB: Bytes, num_digits: int) -> Codes:
-    """Digit by digit, each of all bytes: times 3^k modulo 256 it is the first of a fraction."""
+    """Returns the codes digit by digit, each for all bytes. A byte times 3^k modulo 256 is a
+    fraction whose first digit is digit k."""
     powers = (3 ** np.arange(num_digits)).astype(np.uint8).reshape(1, -1, 1)
     fractions = octets_NB[:, None, :] * powers
     digits = fractions.astype(np.uint16) * 3 >> 8

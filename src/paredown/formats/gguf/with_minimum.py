@@ -1,4 +1,4 @@
-"""Q4_1 and Q5_1: 32 columns under d and m (fp16), w = q d + m, the codes as in Q4_0 and Q5_0."""
+"""Q4_1 and Q5_1: 32 columns under d and m (fp16), w = q d + m, with codes as in Q4_0 and Q5_0."""
 
 import numpy as np
 

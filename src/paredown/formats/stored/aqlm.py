@@ -1,12 +1,12 @@
-"""AQLM (arXiv 2401.06118): a weight as sums of vectors from codebooks, laid out as the authors'
-inference library and Transformers read it (https://github.com/Vahe1994/AQLM, inference_lib).
+"""AQLM (arXiv 2401.06118): a weight as sums of vectors from codebooks, in the layout of the
+authors' inference library and Transformers (https://github.com/Vahe1994/AQLM, inference_lib).
 
-With the letters of `CodebookWeight` a module's tensors are, after its name and a dot:
+With the letters of `CodebookWeight`, a module has these tensors, after its name and a dot:
     codes      I8 (I16 past 8 bits) [A, J, M]   the code's low bits, two's complement: 200 is -56
     codebooks  F16 [M, K, out_group, in_group]  K = 2^bits vectors, flattened patches
     scales     F16 [A, 1, 1, 1]
-A code of fewer than 8 bits takes a byte all the same. The section of config.json has one form for
-all modules.
+A code of fewer than 8 bits also takes a byte. The section of config.json has one form for all
+modules.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,20 +37,20 @@ SCALES = "scales"
 METHOD = "aqlm"
 KEPT = "linear_weights_not_to_quantize"
 NOTE = "sums of codebook vectors have no kernel, so the weights run dequantized"
-# Fields of CodebookSpec, with what Transformers takes where one is left out.
+# The fields of CodebookSpec, with the defaults of Transformers.
 _DEFAULTS = {
     "in_group_size": 8,
     "out_group_size": 1,
     "num_codebooks": 1,
     "nbits_per_codebook": 16,
 }
-# By the bits that a stored code takes.
+# The dtype by the bits that a stored code takes.
 _CODE_DTYPES: dict[int, StoredDType] = {8: "I8", 16: "I16"}
 
 
 def tensor_shapes(spec: CodebookSpec, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-    """The tensors of a weight of (out, in) `shape`, by what follows the module's name. Raises
-    UnsupportedError when the groups do not divide it."""
+    """Returns the shapes of a weight's tensors by suffix; `shape` is (out, in). Raises
+    UnsupportedError if the groups do not divide it."""
     num_out, num_in = spec.num_patches(shape)
     vector = (spec.out_group_size, spec.in_group_size)
     return {
@@ -61,7 +61,7 @@ def tensor_shapes(spec: CodebookSpec, shape: tuple[int, int]) -> dict[str, tuple
 
 
 def encode(weight: CodebookWeight) -> dict[str, StoredTensor]:
-    """A weight's tensors, by suffix."""
+    """Returns a weight's tensors, by suffix."""
     spec = weight.spec
     code_dtype = _CODE_DTYPES[spec.code_bits]
     shapes = tensor_shapes(spec, weight.shape)
@@ -79,8 +79,8 @@ def encode(weight: CodebookWeight) -> dict[str, StoredTensor]:
 
 
 def decode(tensors: Tensors, spec: CodebookSpec) -> CodebookWeight:
-    """The weight from a module's tensors, by suffix. Raises CheckpointError for tensors that are
-    missing or contradict each other."""
+    """Returns the weight from a module's tensors, by suffix. Raises CheckpointError for missing or
+    contradictory tensors."""
     num_out, num_in = _num_patches(tensors)
     shape = (num_out * spec.out_group_size, num_in * spec.in_group_size)
     shapes = tensor_shapes(spec, shape)
@@ -105,7 +105,7 @@ def decode(tensors: Tensors, spec: CodebookSpec) -> CodebookWeight:
 
 
 def _num_patches(tensors: Tensors) -> tuple[int, int]:
-    """Down the rows, along the columns."""
+    """Returns the patches down the rows and along the columns."""
     shape = present(tensors, CODES).shape
     if len(shape) != 3 or 0 in shape:
         raise bad_tensor(CODES, "does not have the shape of codes", list(shape))
@@ -114,7 +114,7 @@ def _num_patches(tensors: Tensors) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class CodebookForm:
-    """How one module is stored (formats/stored/stored_form.py)."""
+    """The stored form of one module (formats/stored/stored_form.py)."""
 
     codebooks: CodebookSpec
 
@@ -153,8 +153,8 @@ class CodebookForm:
 
 @dataclass(frozen=True, kw_only=True)
 class AQLMConfig:
-    """Which linear modules are stored in codebooks (formats/stored/stored_form.py): those that have
-    codes in the files, all in one form."""
+    """Tells which linear modules are stored in codebooks (formats/stored/stored_form.py): those
+    with codes in the files, all in one form."""
 
     kv: ClassVar[KVScheme] = NO_SCHEME
 
@@ -170,7 +170,8 @@ class AQLMConfig:
 
 
 def read_aqlm(config: Mapping[str, object], tensor_names: Collection[str]) -> AQLMConfig:
-    """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
+    """Parses the section. Raises UnsupportedError or CheckpointError for anything that cannot be
+    read as intended."""
     unknown = pass_over_others(config, {"quant_method", KEPT, *_DEFAULTS})
     read = {name: whole_number(config, name, default) for name, default in _DEFAULTS.items()}
     try:
@@ -191,10 +192,12 @@ def read_aqlm(config: Mapping[str, object], tensor_names: Collection[str]) -> AQ
 
 
 def write_aqlm(layout: Layout[CodebookSpec]) -> dict[str, object]:
-    """For config.json.
+    """Builds the section of config.json.
 
-    Transformers takes every linear module that is not named for codebooks. It documents names of
-    tensors ("lm_head.weight"), and 5.23 compares names of modules: both stand here."""
+    Transformers uses codebooks for every linear module that the section does not exclude. It
+    documents names of tensors ("lm_head.weight"), but 5.23 compares names of modules, so both are
+    listed.
+    """
     (spec,) = set(layout.specs.values())
     floats = sorted(layout.all_floats)
     return {
@@ -210,7 +213,7 @@ def check_shape(spec: CodebookSpec, shape: tuple[int, int]) -> None:
 
 
 def check_mixture(specs: Collection[CodebookSpec]) -> None:
-    """The section has one form for all. Raises UnsupportedError for several."""
+    """Raises UnsupportedError for several specs: the section has one form for all modules."""
     if len(set(specs)) > 1:
         raise UnsupportedError(
             "codebooks of one shape can be stored, and no other format beside them",

@@ -1,12 +1,12 @@
-"""AutoRound's own section of config.json (https://github.com/intel/auto-round). Its modules are
-packed as those of GPTQ or AWQ, which `packing_format` says:
+"""AutoRound's own section of config.json (https://github.com/intel/auto-round). `packing_format`
+says whether its modules are packed as those of GPTQ or AWQ:
 
     auto_round:auto_gptq               GPTQ's first version: zero points are stored minus 1
     auto_round, auto_round:gptqmodel   its second: zero points as they are
     auto_round:auto_awq                AWQ
 
 `extra_config` overrides bits, group size and symmetry of modules, by name or by a regular
-expression that is found anywhere in a name; 16 bits are floats.
+expression that matches anywhere in a name; 16 bits means floats.
 """
 
 from collections.abc import Collection, Mapping
@@ -42,7 +42,7 @@ PACKINGS: dict[str, Packing] = {
     "auto_round:auto_awq": "awq",
 }
 _DEFAULT_PACKING = "auto_round:auto_gptq"
-# Kernels that earlier releases name behind the packing.
+# Earlier releases append the name of a kernel to the packing.
 _KERNELS = (":exllamav2", ":tritonv2", ":marlin")
 _OVERRIDES = {"bits", "group_size", "sym"}
 _READ = {"quant_method", "packing_format", "extra_config", *_OVERRIDES}
@@ -51,9 +51,9 @@ _CHANGING = (CHANGING - {"extra_config"}) | {"dynamic"}
 
 @dataclass(frozen=True, kw_only=True)
 class AutoRoundConfig:
-    """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
-    the files. `specs` overrides `spec` by a module's name, else by the first pattern that is found
-    in it; None: floats."""
+    """Tells which linear modules are quantized (formats/stored/stored_form.py): those with codes
+    in the files. `specs` overrides `spec` by a module's name, else by the first pattern found in
+    it; None means floats."""
 
     kv: ClassVar[KVScheme] = NO_SCHEME
 
@@ -91,7 +91,8 @@ class AutoRoundConfig:
 
 
 def read_auto_round(config: Mapping[str, object], tensor_names: Collection[str]) -> AutoRoundConfig:
-    """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
+    """Parses the section. Raises UnsupportedError or CheckpointError for anything that cannot be
+    read as intended."""
     unknown = pass_over_others(config, _READ, changing=_CHANGING)
     packing = _parse_packing(config.get("packing_format", _DEFAULT_PACKING))
     check_any_codes(tensor_names, CODES, METHOD)

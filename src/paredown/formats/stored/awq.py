@@ -48,21 +48,21 @@ ZEROS = "qzeros"
 SCALES = "scales"
 BITS = 4
 _PER_WORD = 8
-# Row of each nibble, and nibble of each row.
+# The row of each nibble, and the nibble of each row.
 _ROWS = np.array([0, 2, 4, 6, 1, 3, 5, 7])
 _NIBBLES = np.argsort(_ROWS)
 METHOD = "awq"
 VERSION = "gemm"
 _READ = {"quant_method", "bits", "w_bit", "group_size", "q_group_size", "zero_point", "version"}
 _READ |= {"method", "format", "modules_to_not_convert", "backend"}
-# What GPTQModel repeats of GPTQ's fields says nothing of these tensors.
+# GPTQModel repeats GPTQ's fields here; they say nothing about these tensors.
 _READ |= {"desc_act", "sym", "pack_dtype", "checkpoint_format", "lm_head"}
 _BACKENDS = (None, "autoawq", "auto", "gemm")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AWQForm:
-    """How one module is stored (formats/stored/stored_form.py)."""
+    """The stored form of one module (formats/stored/stored_form.py)."""
 
     spec: WeightSpec
 
@@ -126,8 +126,8 @@ class AWQForm:
 
 
 def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
-    """Raises UnsupportedError for a weight that has no form here. A symmetric one has: its zero
-    points are 8."""
+    """Raises UnsupportedError for a weight that this format cannot hold. A symmetric weight has
+    zero points of 8."""
     plain = WeightSpec(dtype=spec.dtype, group_size=spec.group_size, symmetric=spec.symmetric)
     if spec.dtype != "int4" or spec != plain:
         raise UnsupportedError(
@@ -144,7 +144,8 @@ def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
 
 
 def encode_awq(weight: GridWeight) -> dict[str, StoredTensor]:
-    """A weight's tensors, by suffix. Raises UnsupportedError for scales other than fp16 numbers."""
+    """Returns a weight's tensors, by suffix. Raises UnsupportedError for scales that are not fp16
+    numbers."""
     check_spec(weight.spec, weight.shape)
     scales_OG = half_scales(weight)
     zeros_OG = weight.zero_points_OG
@@ -173,8 +174,8 @@ def _unpack(words_RW: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True, kw_only=True)
 class AWQConfig:
-    """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
-    the files."""
+    """Tells which linear modules are quantized (formats/stored/stored_form.py): those with codes
+    in the files."""
 
     kv: ClassVar[KVScheme] = NO_SCHEME
 
@@ -190,7 +191,8 @@ class AWQConfig:
 
 
 def read_awq(config: Mapping[str, object], tensor_names: Collection[str]) -> AWQConfig:
-    """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
+    """Parses the section. Raises UnsupportedError or CheckpointError for anything that cannot be
+    read as intended."""
     unknown = pass_over_others(config, _READ, changing=CHANGING | {"dynamic"})
     check_same_method(config, METHOD)
     version = str(config.get("version", config.get("format", VERSION))).lower()
@@ -212,7 +214,8 @@ def read_awq(config: Mapping[str, object], tensor_names: Collection[str]) -> AWQ
 
 
 def write_awq(layout: Layout[WeightSpec]) -> dict[str, object]:
-    """For config.json. Raises UnsupportedError for what it cannot say."""
+    """Builds the section of config.json. Raises UnsupportedError for a layout that it cannot
+    express."""
     specs, output = layout.specs, layout.output
     sizes = {spec.group_size for spec in specs.values()}
     if len(sizes) > 1 or output in specs:

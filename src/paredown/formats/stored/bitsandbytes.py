@@ -31,7 +31,7 @@ from paredown.spec.weight import WeightSpec
 CODES = "weight"
 ROW_MAXIMA = "SCB"
 ORDER = "weight_format"
-# A code stands for code * SCB / 127; the inputs are met unrounded, outliers or not.
+# A code stands for code * SCB / 127. Inputs are not rounded, outliers or not.
 SPEC = WeightSpec(dtype="int8", activations="fp32")
 _LARGEST_CODE = 127
 _ROW_FORMAT = 0
@@ -47,12 +47,12 @@ NOTE = (
 
 
 def tensor_shapes(shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-    """The tensors of a weight of (out, in) `shape`, by what follows the module's name."""
+    """Returns the shapes of a weight's tensors by suffix; `shape` is (out, in)."""
     return {CODES: shape, ROW_MAXIMA: (shape[0],), ORDER: ()}
 
 
 def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
-    """Raises UnsupportedError for a weight that has no form here."""
+    """Raises UnsupportedError for a weight that this format cannot hold."""
     plain = spec.dtype == "int8" and spec.group_size is None and spec.symmetric
     if not plain or spec.activations in ("int8_row", "int8_static"):
         raise UnsupportedError(
@@ -63,13 +63,13 @@ def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
 
 
 def encode(weight: GridWeight) -> dict[str, StoredTensor]:
-    """A weight's tensors, by suffix, which `decode` makes the same weight of. Raises
-    UnsupportedError for codes of -128, which bitsandbytes never writes, and for scales that no
-    largest magnitude gives."""
+    """Returns a weight's tensors by suffix, from which `decode` makes the same weight. Raises
+    UnsupportedError for codes of -128, which bitsandbytes never writes, and for scales that no row
+    maximum gives."""
     check_spec(weight.spec, weight.shape)
     assert weight.scales_OG is not None
     codes_OI = cast("npt.NDArray[np.uint8]", weight.values_OI)
-    # The difference wraps around within a byte, and its bits are the signed code's.
+    # The difference wraps around within a byte; its bits are the signed code.
     signed_OI = (codes_OI - np.uint8(128)).view(np.int8)
     if signed_OI.size and signed_OI.min() < -_LARGEST_CODE:
         raise UnsupportedError(
@@ -85,9 +85,9 @@ def encode(weight: GridWeight) -> dict[str, StoredTensor]:
 
 
 def _row_maxima(scales_O: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """What `decode` divides back to these scales. 127 times a bf16 or fp16 number is an fp32
-    number; of other scales, those that were a magnitude over 127 have it beside the rounded
-    product."""
+    """Returns the row maxima that `decode` turns back into these scales. 127 times a bf16 or fp16
+    number is exact in fp32. Other scales that were a maximum over 127 have that maximum next to
+    the rounded product."""
     with np.errstate(over="ignore"):
         product_O = scales_O * np.float32(_LARGEST_CODE)
         found_O = product_O.copy()
@@ -112,8 +112,8 @@ def _scales(maxima_O: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def decode(tensors: Mapping[str, StoredTensor]) -> GridWeight:
-    """The weight from a module's tensors, by suffix. Raises CheckpointError for tensors that are
-    missing or contradict each other, UnsupportedError for an older order of the codes."""
+    """Returns the weight from a module's tensors, by suffix. Raises CheckpointError for missing or
+    contradictory tensors, UnsupportedError for an older order of the codes."""
     codes = _take(tensors, CODES, "I8", 2)
     maxima = _take(tensors, ROW_MAXIMA, "F32", 1)
     form = int(_take(tensors, ORDER, "U8", 0).array)
@@ -159,7 +159,7 @@ def _bad(suffix: str, problem: str, seen: object) -> CheckpointError:
 
 
 class Int8Form:
-    """How a module is stored (formats/stored/stored_form.py): one form for all."""
+    """The stored form of a module (formats/stored/stored_form.py); all modules have the same."""
 
     spec: WeightSpec = SPEC
     name: str = SPEC.name
@@ -178,8 +178,8 @@ class Int8Form:
 
 @dataclass(frozen=True, kw_only=True)
 class BitsAndBytesConfig:
-    """Which linear modules are stored as codes (formats/stored/stored_form.py): those that have row
-    maxima in the files."""
+    """Tells which linear modules are stored as codes (formats/stored/stored_form.py): those with
+    row maxima in the files."""
 
     kv: ClassVar[KVScheme] = NO_SCHEME
 
@@ -196,8 +196,9 @@ class BitsAndBytesConfig:
 def read_bitsandbytes(
     config: Mapping[str, object], tensor_names: Collection[str]
 ) -> BitsAndBytesConfig:
-    """Raises UnsupportedError for the 4-bit forms, CheckpointError for a folder without codes. The
-    other fields that the library has are of the 4-bit forms, or say how it would run the model."""
+    """Parses the section. Raises UnsupportedError for the 4-bit forms, CheckpointError for a
+    folder without codes. The library's other fields concern the 4-bit forms or how the library
+    runs the model."""
     if config.get("load_in_8bit") is not True or config.get("load_in_4bit"):
         seen = {name: config.get(name) for name in ("load_in_8bit", "load_in_4bit")}
         raise unsupported("load_in_8bit", seen, "Known is 8 bits.")
@@ -207,7 +208,8 @@ def read_bitsandbytes(
 
 
 def write_bitsandbytes(layout: Layout[WeightSpec]) -> dict[str, object]:
-    """For config.json: one form for all, so only the modules that are not codes are named."""
+    """Builds the section of config.json. All coded modules have one form, so only modules in
+    floats are named."""
     return {
         "quant_method": METHOD,
         "load_in_8bit": True,

@@ -1,7 +1,7 @@
 """Columns whose groups do not lie side by side (GPTQ with act-order, arXiv 2210.17323).
 
-A tensor `g_idx` [I] gives the group of each column. Where it counts up in equal steps it says
-nothing new. Any other order has no kernel: the weight is dequantized to the dtype of its scales.
+A tensor `g_idx` [I] gives the group of each column. Where it counts up in equal steps it is
+redundant. No kernel takes any other order: the weight is dequantized to its scales' dtype.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ NOTE = "columns are in an order of their own (act-order), so the weights run deq
 
 @dataclass(frozen=True, kw_only=True)
 class Reordered:
-    """`stored` reads the same tensors as if groups lay side by side; the order is in the tensor
-    `suffix`."""
+    """Reads the tensors with `stored`, as if groups lay side by side, and takes the order from the
+    tensor `suffix`."""
 
     stored: StoredForm
     suffix: str
@@ -61,7 +61,7 @@ class Reordered:
 def dequantize_columns(
     weight: GridWeight, groups_I: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float32]:
-    """[O, I]: (code - zero point) * scale with the group that each column names, not rounded."""
+    """Returns [O, I]: (code - zero point) * scale with the group of each column, not rounded."""
     assert weight.scales_OG is not None
     codes_OI = weight.values_OI.astype(np.float32)
     if weight.zero_points_OG is None:
@@ -75,8 +75,8 @@ def dequantize_columns(
 def settle_order(
     form: StoredForm, tensors: Tensors, *, suffix: str, scale_suffix: str, num_columns: int
 ) -> StoredForm:
-    """`form` itself where its columns' groups lie side by side. Raises CheckpointError for groups
-    that are not there."""
+    """Returns `form` itself if its groups lie side by side, else a `Reordered` form. Raises
+    CheckpointError for groups that do not exist."""
     groups_I = take(tensors, suffix, ("I32",), (num_columns,)).array.astype(np.int64)
     size = form.spec.group_size or num_columns
     num_groups = -(-num_columns // size)

@@ -1,15 +1,15 @@
 """GPTQ checkpoints as AutoGPTQ and GPTQModel write them (https://github.com/ModelCloud/GPTQModel).
 
-A module's tensors, b bits a code (2, 3, 4 or 8):
+A module has these tensors, with b bits a code (2, 3, 4 or 8):
     qweight  I32 [I * b / 32, O]   unsigned codes packed down the rows, low bits first
     qzeros   I32 [G, O * b / 32]   zero points packed along the row; version 1 holds them minus 1
     scales   F16 [G, O]
     g_idx    I32 [I]               the group of each column; may be missing where it counts up
 
-3-bit codes straddle words, as in formats/bits.py. A zero point of 0 has no place in version 1, and
-tools disagree on what is all ones there. It is read as GPTQModel writes it, which subtracts 1 from
-all fields of a word at once, with their borrows (3 bits: field by field), and noted; we do not
-write it. The section of config.json says the same as quantize_config.json.
+3-bit codes straddle words, as in formats/bits.py. Version 1 cannot hold a zero point of 0, and
+tools disagree on a field of all ones. It is read as GPTQModel writes it, which subtracts 1 from
+all fields of a word at once, with borrows (3 bits: field by field), and noted; we do not write it.
+The section of config.json repeats quantize_config.json.
 """
 
 import re
@@ -75,7 +75,7 @@ _OVERRIDES = {"bits", "group_size", "sym", "desc_act"}
 
 @dataclass(frozen=True, kw_only=True)
 class GPTQForm:
-    """How one module is stored (formats/stored/stored_form.py)."""
+    """The stored form of one module (formats/stored/stored_form.py)."""
 
     spec: WeightSpec
     version: Version
@@ -150,7 +150,7 @@ class GPTQForm:
 
 
 def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
-    """Raises UnsupportedError for a weight that has no form here."""
+    """Raises UnsupportedError for a weight that this format cannot hold."""
     plain = WeightSpec(dtype=spec.dtype, group_size=spec.group_size, symmetric=spec.symmetric)
     if spec.dtype not in GPTQ_DTYPES.values() or spec != plain:
         raise UnsupportedError(
@@ -166,8 +166,8 @@ def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
 
 
 def encode_gptq(weight: GridWeight, version: Version) -> dict[str, StoredTensor]:
-    """A weight's tensors, by suffix. Raises UnsupportedError for scales that are not fp16 numbers,
-    and in version 1 for a zero point of 0."""
+    """Returns a weight's tensors, by suffix. Raises UnsupportedError for scales that are not fp16
+    numbers, and in version 1 for a zero point of 0."""
     spec = weight.spec
     check_spec(spec, weight.shape)
     bits, num_columns = spec.bits, weight.shape[1]
@@ -194,7 +194,7 @@ def encode_gptq(weight: GridWeight, version: Version) -> dict[str, StoredTensor]
 
 
 def check_words(shape: tuple[int, int], bits: int) -> None:
-    """Raises CheckpointError where codes do not fill whole words in both directions."""
+    """Raises CheckpointError if codes do not fill whole words in both directions."""
     if shape[0] * bits % _WORD_BITS or shape[1] * bits % _WORD_BITS:
         raise CheckpointError(
             "GPTQ packs codes into whole words, which they do not fill",
@@ -221,8 +221,8 @@ def _words(array: npt.NDArray[np.int32]) -> StoredTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class GPTQRule:
-    """`form` of the modules whose names the pattern matches from their beginning; None: they are
-    stored in floats."""
+    """`form` applies to modules whose names the pattern matches from their beginning; None means
+    floats."""
 
     pattern: str
     form: WeightSpec | None
@@ -230,8 +230,8 @@ class GPTQRule:
 
 @dataclass(frozen=True, kw_only=True)
 class GPTQConfig:
-    """Which linear modules are quantized, and how (formats/stored/stored_form.py): those that have
-    codes in the files, in the form of the first rule that matches, else of `spec`."""
+    """Tells which linear modules are quantized, and how (formats/stored/stored_form.py): those
+    with codes in the files, in the form of the first rule that matches, else of `spec`."""
 
     kv: ClassVar[KVScheme] = NO_SCHEME
 
@@ -260,7 +260,8 @@ class GPTQConfig:
 
 
 def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GPTQConfig:
-    """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
+    """Parses the section. Raises UnsupportedError or CheckpointError for anything that cannot be
+    read as intended."""
     unknown = pass_over_others(config, _READ)
     check_same_method(config, METHOD)
     named = config.get("checkpoint_format", config.get("format", "gptq"))
@@ -287,7 +288,8 @@ def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GP
 
 
 def write_gptq(layout: Layout[WeightSpec], version: Version) -> dict[str, object]:
-    """For config.json: what most modules have is for all, others are named one by one."""
+    """Builds the section of config.json: the commonest form applies to all modules, others are
+    named."""
     specs, output = layout.specs, layout.output
     base = Counter(specs.values()).most_common(1)[0][0]
     dynamic: dict[str, object] = {
@@ -314,7 +316,8 @@ def _fields(spec: WeightSpec) -> dict[str, object]:
 
 
 def parse_spec(config: Mapping[str, object]) -> WeightSpec:
-    """Raises UnsupportedError or CheckpointError for other bits and group sizes than it has."""
+    """Reads the spec. Raises UnsupportedError or CheckpointError for bits or group sizes that the
+    format does not have."""
     bits = whole_number(config, "bits", 4)
     if bits not in GPTQ_DTYPES:
         raise unsupported("bits", bits, f"Known are {', '.join(map(str, GPTQ_DTYPES))}.")
@@ -329,7 +332,8 @@ def parse_spec(config: Mapping[str, object]) -> WeightSpec:
 
 
 def _parse_rule(name: str, own: object, config: Mapping[str, object]) -> GPTQRule:
-    """A name is a regular expression after "-:" (not quantized), "+:" or nothing (overrides)."""
+    """Parses a rule, whose name is a regular expression after "-:" (not quantized), "+:" or
+    nothing (overrides)."""
     where = f"dynamic.{name}"
     pattern = _pattern(name)
     if name.startswith("-:"):

@@ -1,4 +1,4 @@
-"""Scales as GPTQ and AWQ hold them: fp16 numbers."""
+"""The scales of GPTQ and AWQ as fp16 numbers."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,8 +8,8 @@ from paredown.formats.grid_weight import GridWeight
 
 
 def half_scales(weight: GridWeight) -> npt.NDArray[np.float16]:
-    """[O, G]. Raises UnsupportedError for scales that are not fp16 numbers: rounding them would
-    change the weight."""
+    """Returns the scales [O, G]. Raises UnsupportedError for scales that are not fp16 numbers,
+    since rounding them would change the weight."""
     assert weight.scales_OG is not None
     with np.errstate(over="ignore"):
         halves = weight.scales_OG.astype(np.float16)

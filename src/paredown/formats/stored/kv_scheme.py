@@ -1,7 +1,7 @@
-"""compressed-tensors' kv_cache_scheme: how a checkpoint wants keys and values to be kept.
+"""compressed-tensors' kv_cache_scheme: how a checkpoint asks for keys and values to be kept.
 
-Dynamic: our pages find a scale for every token and head as it comes (spec/kv.py). Static: the
-scales are k_scale and v_scale of an attention module (models/kv_scales.py).
+In dynamic formats our pages find a scale for every token and head as it comes (spec/kv.py). In
+static formats the scales are k_scale and v_scale of an attention module (models/kv_scales.py).
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ STATIC_INT4 = (
 )
 _READ = {"num_bits", "type", "symmetric", "strategy", "dynamic", "observer", "observer_kwargs"}
 _READ |= {"zp_dtype", "scale_dtype", "group_size"}
-# Pages and their scales are symmetric; what the library calls others is refused by name.
+# Pages and their scales are symmetric; the library's other strategies are refused by name.
 _STRATEGIES = ("tensor", "attn_head", "token")
-# By type, bits, and whether scales are found as tokens come.
+# The format by type, bits, and whether scales are dynamic.
 _PAGES: dict[tuple[str, object, bool], KVDType] = {
     ("int", 8, True): "int8",
     ("int", 4, True): "int4",
@@ -28,7 +28,7 @@ _PAGES: dict[tuple[str, object, bool], KVDType] = {
 }
 _DYNAMIC = {"symmetric": True, "strategy": "token", "dynamic": True}
 _STATIC = {"num_bits": 8, "symmetric": True, "strategy": "tensor", "dynamic": False}
-# As config.json says it.
+# The schemes as config.json states them.
 KV_SCHEMES: dict[KVFormat, dict[str, object]] = {
     "int8": {"num_bits": 8, "type": "int", **_DYNAMIC},
     "int4": {"num_bits": 4, "type": "int", **_DYNAMIC},
@@ -40,9 +40,8 @@ KV_SCHEMES: dict[KVFormat, dict[str, object]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class KVScheme:
-    """`dtype` is that of our pages, None for the default. `tensors`: regular expressions for names
-    of the scales that come along. `section` is what config.json says, None where it says
-    nothing."""
+    """`dtype` is the format of our pages, None for the default. `tensors` are regular expressions
+    for the names of stored scales. `section` is the scheme in config.json, None if it has none."""
 
     dtype: KVDType | None = None
     notes: tuple[str, ...] = ()
@@ -54,8 +53,8 @@ NO_SCHEME = KVScheme()
 
 
 def parse_kv_scheme(scheme: object) -> KVScheme:
-    """Raises UnsupportedError or CheckpointError for what is not symmetric int8, int4 or
-    fp8."""
+    """Parses the scheme. Raises UnsupportedError or CheckpointError unless it is symmetric int8,
+    int4 or fp8."""
     if scheme is None:
         return NO_SCHEME
     where = "kv_cache_scheme"
@@ -70,7 +69,7 @@ def parse_kv_scheme(scheme: object) -> KVScheme:
     bits = scheme.get("num_bits", 8)
     pages = _PAGES.get((kind, bits if isinstance(bits, int) else None, dynamic))
     is_symmetric = scheme.get("symmetric", True) is True
-    # One scale for all tokens is what static means.
+    # A static scale is by definition one for all tokens.
     is_known = strategy in _STRATEGIES and (dynamic or strategy != "token")
     if pages is None or not is_symmetric or not is_known:
         raise unsupported(where, scheme, "Known are symmetric int8, int4 and fp8.")

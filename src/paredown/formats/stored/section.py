@@ -1,4 +1,4 @@
-"""What can be said of a field of config.json's quantization_config that cannot be used."""
+"""Checks and errors for fields of config.json's quantization_config that cannot be used."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -6,8 +6,8 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.module_pattern import ModulePatterns, PatternError, UnreadPatternError, Where
 from paredown.shown import shown, shown_list
 
-# Fields that say how AutoGPTQ, GPTQModel, AutoAWQ or AutoRound made a checkpoint, or how others are
-# to run it. A field that is missing here is noted, not refused.
+# Fields that say how AutoGPTQ, GPTQModel, AutoAWQ or AutoRound made a checkpoint, or how other
+# programs should run it. Any other unknown field is noted, not refused.
 HISTORY = {"damp_percent", "damp_auto_increment", "true_sequential", "static_groups", "meta", "mse"}
 HISTORY |= {"model_name_or_path", "model_file_base_name", "dataset", "tokenizer", "model_seqlen"}
 HISTORY |= {"block_name_to_quantize", "module_name_preceding_first_block", "batch_size", "backend"}
@@ -29,8 +29,8 @@ HISTORY |= {
 HISTORY |= {"enable_minmax_tuning", "enable_norm_bias_tuning", "enable_quanted_input"}
 HISTORY |= {"gradient_accumulate_steps", "low_gpu_mem_usage", "quant_lm_head", "scale_dtype"}
 HISTORY |= {"to_quant_block_names", "act_data_type", "act_dynamic", "act_sym", "act_group_size"}
-# Fields that make of the tensors, or of what is computed with them, something else than the format
-# says: rotated inputs, low-rank weights beside the codes, scales of scales, codebooks.
+# Fields that change the meaning of the tensors, or what is computed with them: rotated inputs,
+# low-rank weights beside the codes, scales of scales, codebooks.
 CHANGING = {"rotation", "rotation_config", "hadamard_config", "spinquant_config", "krot"}
 CHANGING |= {"transform_config", "adapter", "is_marlin_format", "super_bits", "super_group_size"}
 CHANGING |= {"codebook", "tensor_storage", "out_scales", "weight_block_size", "extra_config"}
@@ -42,7 +42,7 @@ _PLAIN: dict[str, Callable[[object], bool]] = {
 
 
 def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
-    """The error for a valid field that is not supported; `known` says what is."""
+    """Returns the error for a valid field that is not supported; `known` says what is."""
     return UnsupportedError(
         f"quantization_config.{field} asks for something that cannot be read here",
         seen=shown(value, 200),
@@ -59,8 +59,8 @@ def damaged(field: str, value: object) -> CheckpointError:
 
 
 def refuse_others(fields: Mapping[str, object], known: Collection[str], where: str = "") -> None:
-    """Fields that we do not read must say nothing. For arguments of the arithmetic, of which each
-    means something. Raises UnsupportedError."""
+    """Raises UnsupportedError if fields that we do not read have a value. It is for arguments of
+    the arithmetic, each of which matters."""
     for name, value in fields.items():
         if name not in known and _says_something(value):
             raise unsupported(f"{where}{name}", value)
@@ -72,9 +72,10 @@ def pass_over_others(
     where: str = "",
     changing: Collection[str] = CHANGING,
 ) -> tuple[str, ...]:
-    """The names of fields that are not known and say something. Every release of a tool tells more
-    of how it made a file, so these are passed over; the caller notes them. Raises UnsupportedError
-    for those that change how the tensors are read or what is computed with them."""
+    """Returns the names of unknown fields that have a value. Every release of a tool records
+    more about how it made a file, so these are ignored and the caller notes them. Raises
+    UnsupportedError for fields that change how the tensors are read or what is computed with
+    them."""
     names = []
     for name, value in fields.items():
         if name in known or name in HISTORY or not _says_something(value):
@@ -88,7 +89,7 @@ def pass_over_others(
 
 
 def note_passed_over(names: Collection[str]) -> tuple[str, ...]:
-    """Notes of fields that were passed over; empty where there were none."""
+    """Returns notes on the fields that were ignored; empty if there were none."""
     if not names:
         return ()
     listed = shown_list(names)
@@ -98,8 +99,8 @@ def note_passed_over(names: Collection[str]) -> tuple[str, ...]:
 
 
 def check_patterns(field: str, patterns: Sequence[str], where: Where) -> None:
-    """Raises CheckpointError for a regular expression that is not valid, UnsupportedError for one
-    that is not read here, or for too many of them."""
+    """Raises CheckpointError for an invalid regular expression, UnsupportedError for one that is
+    not supported here, or for too many of them."""
     try:
         ModulePatterns(patterns, where)
     except UnreadPatternError as error:
@@ -109,8 +110,8 @@ def check_patterns(field: str, patterns: Sequence[str], where: Where) -> None:
 
 
 def check_any_codes(tensor_names: Collection[str], suffix: str, method: str) -> None:
-    """Raises CheckpointError where a format that leaves it to the files which modules are quantized
-    finds none."""
+    """Raises CheckpointError if the files have no codes, for formats in which the files determine
+    which modules are quantized."""
     if not any(name.endswith(f".{suffix}") for name in tensor_names):
         raise CheckpointError(
             f"config.json says that the model is quantized by {method}, but no tensor is",
@@ -120,14 +121,15 @@ def check_any_codes(tensor_names: Collection[str], suffix: str, method: str) -> 
 
 
 def check_same_method(fields: Mapping[str, object], method: str) -> None:
-    """GPTQModel says twice which method it was, and from version 7.7 on in a field of its own.
-    Raises UnsupportedError when that is another."""
+    """Raises UnsupportedError if the fields name another method. GPTQModel states its method
+    twice, from version 7.7 on in a field of its own."""
     if fields.get("method", method) != method:
         raise unsupported("method", fields["method"], f"quant_method says {method}.")
 
 
 def whole_number(fields: Mapping[str, object], field: str, default: int) -> int:
-    """Raises CheckpointError for anything else (True is no number)."""
+    """Returns a field as an integer. Raises CheckpointError for anything else (True is not a
+    number)."""
     value = fields.get(field, default)
     if type(value) is not int:
         raise damaged(field, value)

@@ -1,7 +1,7 @@
-"""What every format of quantized checkpoints offers to the room that reads them.
+"""The interface that every format of quantized checkpoints offers to readers.
 
-A `Quantization` is one checkpoint's quantization_config: it says which linear modules are stored as
-codes. A `StoredForm` is how one of them is stored: the tensors it has, and the weight they make.
+A `Quantization` is a checkpoint's quantization_config: it tells which linear modules are stored as
+codes. A `StoredForm` tells how one of them is stored: its tensors, and the weight that they make.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from paredown.spec.weight import WeightSpec
 
 
 class StoredForm(Protocol):
-    """One module's tensors, by what follows the module's name and a dot in theirs."""
+    """The tensors of one module, by suffix: the part of their names after the module's name and a
+    dot."""
 
     @property
     def spec(self) -> WeightSpec:
-        """The spec of the weight that `decode` gives."""
+        """The spec of the weight that `decode` returns."""
 
     @property
     def name(self) -> str:
-        """The name of what is stored, for people: that of `spec`, where the form has no name of its
-        own."""
+        """The stored format's name for people: that of `spec`, unless the form has its own."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -31,34 +31,34 @@ class StoredForm(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is done otherwise than the file asks."""
+        """Notes on what is done differently from what the file asks."""
 
     def tensor_shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        """By suffix, for a weight of (out, in) `shape`. Raises CheckpointError for a shape that
-        cannot have this form."""
+        """Returns the shapes by suffix, for a weight with `shape` (out, in). Raises
+        CheckpointError for a shape that cannot have this form."""
 
     def settle(self, tensors: Mapping[str, StoredTensor], shape: tuple[int, int]) -> "StoredForm":
-        """The form once the small tensors that say how others are to be read were looked at (their
-        shapes are right); codes are not touched. Raises CheckpointError for senseless ones."""
+        """Returns the final form, from the small tensors that say how to read others; their shapes
+        are already checked. Codes are not read. Raises CheckpointError for invalid ones."""
 
     def decode(self, tensors: Mapping[str, StoredTensor]) -> Weight:
-        """Raises CheckpointError for tensors that are missing or contradict each other."""
+        """Returns the weight. Raises CheckpointError for missing or contradictory tensors."""
 
 
 class Quantization(Protocol):
-    """Which linear modules of a checkpoint are stored as codes, and how."""
+    """Tells which linear modules of a checkpoint are stored as codes, and how."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is done otherwise than the file asks, for the model as a whole."""
+        """Notes on what is done differently from what the file asks, for the model as a whole."""
 
     @property
     def kv(self) -> KVScheme:
-        """What keys and values are meant to be kept in."""
+        """How keys and values should be kept."""
 
     def form_for(self, module: str) -> StoredForm | None:
-        """The form of a module, None for one stored in floats."""
+        """Returns the form of a module, None for one stored in floats."""
 
     def form_for_embedding(self, module: str) -> StoredForm | None:
-        """The form of the table of embeddings; most formats know of linear modules alone, so that
-        it is None."""
+        """Returns the form of the table of embeddings; None in most formats, which cover only
+        linear modules."""

@@ -1,5 +1,5 @@
-"""StoredFormat: one way in which checkpoints of the Hugging Face kind hold quantized linear layers,
-both ways."""
+"""StoredFormat: reads and writes one of the ways in which Hugging Face checkpoints hold quantized
+linear layers."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -15,16 +15,15 @@ Held = TypeVar("Held", bound=Weight)
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Generic[Spec]):
-    """How the linear modules of a checkpoint are stored, for config.json to say.
+    """How the linear modules of a checkpoint are stored, for the section of config.json.
 
-    `specs`   of the modules that are codes, by name
+    `specs`   the specs of the modules in codes, by name
     `output`  the name of the output layer
-    `floats`  the other modules of the layers
+    `floats`  the layers' other modules
     `others`  routers and the output layer, where they stay floats
     `embedding`  the name of the table of embeddings, which may be among the modules
     `common`  the form of every module that a section need not name; None where it names each
-    `kv`      how keys and values are to be kept, in the words of compressed-tensors; None where
-              nothing is said
+    `kv`      how keys and values should be kept, in compressed-tensors' terms; None if it is open
     """
 
     specs: Mapping[str, Spec]
@@ -45,14 +44,16 @@ class StoredFormat(Generic[Spec, Held]):
     """A row of formats/stored/table.py.
 
     `method`  the quant_method of its section of config.json
-    `holds`   the kind of spec that its weights have
-    `read`    what the section and the names of all tensors say; raises UnsupportedError for what we
-              do not know, CheckpointError for what is not valid
-    `check`   raises UnsupportedError for a spec and (out, in) shape that it has no place for
-    `encode`  a weight's tensors by suffix; raises UnsupportedError for numbers it has no place for
-    `section` of config.json; raises UnsupportedError for a layout that it cannot say
-    `check_mixture`  raises UnsupportedError for specs that cannot stand in one section
-    `file`    repeats the section under this name, where a reader looks for it there
+    `holds`   the kind of spec of its weights
+    `read`    parses the section, given the names of all tensors; raises UnsupportedError for
+              unknown fields, CheckpointError for invalid ones
+    `check`   raises UnsupportedError for a spec and shape (out, in) that it cannot hold
+    `encode`  returns a weight's tensors by suffix; raises UnsupportedError for numbers it cannot
+              hold
+    `section`  builds the section of config.json; raises UnsupportedError for a layout that it
+               cannot express
+    `check_mixture`  raises UnsupportedError for specs that cannot share one section
+    `file`    the name of a file that repeats the section, where a reader looks for it there
     `kv_field`  the section's field for how keys and values are kept; None where it has none
     """
 

@@ -1,5 +1,4 @@
-"""The formats of quantized checkpoints of the Hugging Face kind, by the names that people call
-them."""
+"""The formats of quantized Hugging Face checkpoints, by their usual names."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -12,7 +11,7 @@ from paredown.formats.stored.stored_format import StoredFormat
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import StoredSpec, Weight
 
-# The first that holds a kind of weight is the one that compression writes.
+# Compression writes the first format that holds a kind of weight.
 STORED_FORMATS: dict[str, StoredFormat[Any, Any]] = {
     "compressed-tensors": compressed_tensors.FORMAT,
     "gptq": gptq.FORMAT,
@@ -22,7 +21,7 @@ STORED_FORMATS: dict[str, StoredFormat[Any, Any]] = {
     "bitsandbytes": bitsandbytes.FORMAT,
 }
 
-# AutoRound's own section is read and never written: its tensors are those of GPTQ or AWQ.
+# AutoRound's own section is read but never written: its tensors are those of GPTQ or AWQ.
 _READERS: dict[str, Callable[[Mapping[str, object], Collection[str]], Quantization]] = {
     **{stored.method: stored.read for stored in STORED_FORMATS.values()},
     auto_round.METHOD: auto_round.read_auto_round,
@@ -30,8 +29,8 @@ _READERS: dict[str, Callable[[Mapping[str, object], Collection[str]], Quantizati
 
 
 def read_quantization(section: Mapping[str, object], tensor_names: Collection[str]) -> Quantization:
-    """What quantization_config says. Raises UnsupportedError for a method or anything in it that we
-    do not know, CheckpointError for what is not valid."""
+    """Parses quantization_config. Raises UnsupportedError for an unknown method or field,
+    CheckpointError for an invalid one."""
     method = section.get("quant_method")
     if not isinstance(method, str) or method not in _READERS:
         raise unsupported("quant_method", method, f"Known are {', '.join(_READERS)}.")
@@ -39,10 +38,10 @@ def read_quantization(section: Mapping[str, object], tensor_names: Collection[st
 
 
 def written_format(spec: StoredSpec) -> StoredFormat[Any, Any]:
-    """The format that a compressed weight of such a spec is written in."""
+    """Returns the format in which a compressed weight of that spec is written."""
     return next(one for one in STORED_FORMATS.values() if isinstance(spec, one.holds))
 
 
 def stored_tensors(weight: Weight) -> dict[str, StoredTensor]:
-    """A compressed weight's tensors, by what follows the module's name and a dot."""
+    """Returns a compressed weight's tensors, by suffix."""
     return written_format(weight.spec).encode(weight)

@@ -1,4 +1,4 @@
-"""A module's tensors taken by suffix, each with its dtype, shape and numbers checked."""
+"""Takes a module's tensors by suffix and checks dtype, shape and numbers of each."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ Tensors = Mapping[str, StoredTensor]
 
 
 def present(tensors: Tensors, suffix: str) -> StoredTensor:
-    """Raises CheckpointError when it is missing."""
+    """Returns a tensor. Raises CheckpointError if it is missing."""
     if suffix not in tensors:
         raise bad_tensor(suffix, "is missing", ", ".join(sorted(tensors)) or "no tensors")
     return tensors[suffix]
@@ -22,7 +22,7 @@ def present(tensors: Tensors, suffix: str) -> StoredTensor:
 def take(
     tensors: Tensors, suffix: str, dtypes: tuple[StoredDType, ...], shape: tuple[int, ...]
 ) -> StoredTensor:
-    """Raises CheckpointError when it is missing or other than that."""
+    """Returns a tensor. Raises CheckpointError if it is missing or has another dtype or shape."""
     tensor = present(tensors, suffix)
     if tensor.dtype not in dtypes or tensor.shape != shape:
         wanted = f"{' or '.join(dtypes)} {list(shape)}"
@@ -32,14 +32,15 @@ def take(
 
 
 def take_words(tensors: Tensors, suffix: str, shape: tuple[int, ...]) -> npt.NDArray[np.int32]:
-    """Packed codes."""
+    """Returns packed codes."""
     return take(tensors, suffix, ("I32",), shape).array.astype(np.int32, copy=False)
 
 
 def take_scales(
     tensors: Tensors, suffix: str, shape: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.float32], ScaleDType]:
-    """The values and their stored dtype. Raises CheckpointError for what is not finite."""
+    """Returns the scales and their stored dtype. Raises CheckpointError for scales that are not
+    finite."""
     scale = take(tensors, suffix, tuple(STORED_DTYPES), shape)
     scales = scale.to_float32()
     if not np.isfinite(scales).all():

@@ -18,6 +18,8 @@ from paredown.models.text.confined_process import (
     ConfinedProcess,
     Confinement,
     LimitError,
+    NoProcessError,
+    NotStartedError,
     ProgramError,
 )
 from paredown.models.text.template_answer import AnswerKind, read_answer
@@ -90,7 +92,9 @@ class ChatTemplates:
         named = source if isinstance(source, Mapping) else {DEFAULT: source}
         if len(named) > MAX_TEMPLATES:
             raise self._damaged(f"{len(named):,} templates, more than {MAX_TEMPLATES}")
-        for text in named.values():
+        for name, text in named.items():
+            if not isinstance(name, str):
+                raise self._damaged(f"expected a text as name, not {type(name).__name__}")
             if isinstance(text, Exception):
                 raise self._damaged(text) from text
             if not isinstance(text, str):
@@ -156,6 +160,8 @@ class ChatTemplates:
             return self._process.ask(request.encode(), cpu_s=MAX_RENDER_CPU_S)
         except LimitError as error:
             raise _over_limit(str(error)) from error
+        except NotStartedError as error:
+            raise NoProcessError("the model's chat template", error) from error
         except ProgramError as error:
             raise _refused(str(error)) from error
 

@@ -26,6 +26,10 @@ def main() -> None:
     payload, and the memory limit in bytes."""
     target, max_memory_bytes = sys.argv[1:3]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A service manager stops all processes of a server at once, and that one still has answers to
+    # finish. This one ends when its requests do.
+    for stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(stop, signal.SIG_IGN)
     module, _, function = target.partition(":")
     make_handler: Callable[[bytes], Handler] = getattr(importlib.import_module(module), function)
     _limit_memory(int(max_memory_bytes))

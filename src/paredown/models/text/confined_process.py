@@ -18,6 +18,7 @@ import time
 import weakref
 from dataclasses import dataclass
 
+from paredown.errors import CapacityError
 from paredown.models.text.confined_main import (
     DONE,
     OUT_OF_MEMORY,
@@ -37,6 +38,8 @@ _START_WALL_S = 30.0
 # Recent failed requests are not retried soon, since they would delay others again.
 _MAX_FAILED, _FAILED_FOR_S = 256, 60.0
 _LOW_PRIORITY = 10
+# What a person or a system short of memory ends processes with.
+_FROM_OUTSIDE = tuple(-one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 
 
 class LimitError(Exception):
@@ -48,11 +51,23 @@ class ProgramError(Exception):
 
 
 class LateError(LimitError):
-    """The machine had no time for the program, which may be no fault of it."""
+    """The machine had no time for the program, or ended it; that may be no fault of it."""
 
 
 class NotStartedError(ProgramError):
     """No process could be started for the program."""
+
+
+class NoProcessError(CapacityError):
+    """What the user is told where no process could be started for `what`."""
+
+    def __init__(self, what: str, error: NotStartedError) -> None:
+        super().__init__(
+            f"{what} runs in a process of its own, and none could be started",
+            seen=error,
+            remedy="Try again; if it stays so, raise the limits of open files, processes and "
+            "memory (`ulimit -n`, `ulimit -u`, `ulimit -v`).",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +163,8 @@ class ConfinedProcess:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         path = json.dumps([entry for entry in sys.path if entry])
+        if not sys.executable:
+            raise NotStartedError("the path of the Python interpreter is not known")
         try:
             return self._popen(path)
         except OSError as error:
@@ -235,8 +252,10 @@ class ConfinedProcess:
         code = process.wait()
         if code == -signal.SIGPROF:
             return LimitError(f"it takes more than {cpu_s:.3g} s of processor time")
+        if code in _FROM_OUTSIDE:
+            return LateError(f"its process was ended by {_signal_name(-code)}")
         if code < 0:
-            return LimitError(f"its process was ended by {signal.Signals(-code).name}")
+            return LimitError(f"its process was ended by {_signal_name(-code)}")
         return ProgramError(f"its process ended with code {code}")
 
     def _stop(self) -> None:
@@ -255,6 +274,13 @@ class ConfinedProcess:
         if len(self._failed) >= _MAX_FAILED:
             del self._failed[next(iter(self._failed))]
         self._failed[_digest(request)] = (time.monotonic() + _FAILED_FOR_S, error)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal, of which the first and the last have names
+        return f"signal {number}"
 
 
 def _digest(request: bytes) -> bytes:

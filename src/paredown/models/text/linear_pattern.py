@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from paredown.models.gguf.words import LINEAR_WORDS
 
-# They read spaces and may fail then. Where a later branch takes these spaces, they are read twice.
+# They read spaces and may fail then. Where the next branch that takes one takes all, these are read
+# twice. After a branch between that takes a single one they would be read again, and so at each.
 _SPACES = r"\s+"
 _SCANS_OF_SPACES = frozenset({r"\s*[\r\n]+", r"\s*[\r\n]", r"\s*[\r\n]{1,}", r"\s+(?!\S)"})
 # Groups of a few letters, and lookarounds of one letter.
@@ -42,10 +43,15 @@ def is_linear(pattern: str) -> bool:
     if branches is None:
         return False
     for place, branch in enumerate(branches):
-        is_scan = branch in _SCANS_OF_SPACES and _SPACES in branches[place + 1 :]
+        is_scan = branch in _SCANS_OF_SPACES and _takes_spaces(branches[place + 1 :])
         if not is_scan and not _ends_soon(branch):
             return False
     return True
+
+
+def _takes_spaces(branches: list[str]) -> bool:
+    """Whether the first that is no scan takes all spaces that there are."""
+    return next((one for one in branches if one not in _SCANS_OF_SPACES), None) == _SPACES
 
 
 def _branches(pattern: str) -> list[str] | None:

@@ -26,6 +26,8 @@ MAX_STEPS = 32
 MAX_WORD_CHARS = 128
 # The limit of unigram models, which try every token at each character.
 MAX_UNIGRAM_CHARS = 64
+# Of what marks the beginning or the end of a word: "##", "</w>".
+MAX_MARK_CHARS = 64
 _NAMES = ("normalizer", "pre_tokenizer")
 _CHILDREN = {"normalizers", "pretokenizers", "decoders"}
 _NORMALIZERS = frozenset(
@@ -82,7 +84,15 @@ def is_linear_pre_tokenizer(description: object) -> bool:
 
 
 def is_linear_decoder(description: object) -> bool:
-    return _is_linear(description, _DECODERS) and growth_of(description) <= MAX_GROWTH_HERE
+    """Whether it takes a linear time and little memory, and cannot panic."""
+    parts = _parts(description)
+    # It panics where it takes letters off the end of a token that has fewer.
+    strips_ends = any(part.get("type") == "Strip" and part.get("stop") for part in parts)
+    return (
+        not strips_ends
+        and _is_linear(description, _DECODERS)
+        and growth_of(description) <= MAX_GROWTH_HERE
+    )
 
 
 def growth_of(description: object) -> float:

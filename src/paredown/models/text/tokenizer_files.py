@@ -5,6 +5,7 @@ overrides it and added_tokens.json counts as well. The ids they give only define
 that tokenizer.json knows keeps its id, and others are appended.
 """
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -68,9 +69,26 @@ class TokenizerFiles:
             return self._is_cleaned and self.config.get(forced) is True
         return self._is_cleaned
 
+    def tokens_said(self) -> str:
+        """All that changes what a text becomes, or tokens become, in JSON: not the templates."""
+        return json.dumps(
+            {
+                "splits": self.splits_special_tokens,
+                "cleans_up": [self.cleans_up(model) for model in ("BPE", "Unigram")],
+                "special": dict(self.special_tokens),
+                "is_complete": self.is_complete,
+                "listed": {key: _properties(self.listed[key]) for key in sorted(self.listed)},
+                "named": [_properties(token) for token in self.named],
+            }
+        )
+
     @property
     def _is_cleaned(self) -> bool:
         return self.config.get("clean_up_tokenization_spaces") is True
+
+
+def _properties(token: AddedToken) -> list[object]:
+    return [token.content, *(getattr(token, name) for name in _FLAGS)]
 
 
 def read_tokenizer_files(folder: Path) -> TokenizerFiles:

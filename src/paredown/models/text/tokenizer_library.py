@@ -18,9 +18,13 @@ from paredown.models.text.confined_process import (
     ConfinedProcess,
     Confinement,
     LimitError,
+    NoProcessError,
+    NotStartedError,
     ProgramError,
 )
+from paredown.models.text.token_texts import MAX_TOKEN_CHARS
 from paredown.models.text.tokenizer_bounds import (
+    MAX_MARK_CHARS,
     MAX_UNIGRAM_CHARS,
     MAX_WORD_CHARS,
     check_before_load,
@@ -50,6 +54,7 @@ _CONFINEMENT = Confinement(
 _CPU_S, _CPU_S_PER_CHAR = 0.5, 5e-6
 # The same for decoding, where 0.2 million tokens take 0.05 s.
 _DECODE_CPU_S, _DECODE_CPU_S_PER_TOKEN = 0.25, 5e-6
+_MARKS = ("continuing_subword_prefix", "end_of_word_suffix")
 T = TypeVar("T")
 
 
@@ -60,6 +65,8 @@ class TokenizerLibrary:
         self._library = library
         self._where = where
         self._process: ConfinedProcess | None = None
+        # Tokens that were found to be no longer than tokens are.
+        self._short: set[int] = set()
         # Its parts as tokenizer.json has them.
         self.normalizer_description = _description(library.normalizer)
         self.pre_tokenizer_description = _description(library.pre_tokenizer)
@@ -177,6 +184,7 @@ class TokenizerLibrary:
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """Returns the text of the ids. Raises RequestError."""
         try:
+            self._check_lengths(ids)
             if self._decodes_here:
                 text: str = self._library.decode(ids, skip_special_tokens=skip_special_tokens)
                 return text
@@ -186,6 +194,16 @@ class TokenizerLibrary:
         kind = DECODE if skip_special_tokens else DECODE_ALL
         cpu_s = _DECODE_CPU_S + _DECODE_CPU_S_PER_TOKEN * len(ids)
         return self._ask(kind + packed, cpu_s).decode()
+
+    def _check_lengths(self, ids: list[int]) -> None:
+        """Raises ValueError for a token that is longer than that of any tokenizer: a reply may
+        hold it hundreds of times."""
+        unseen = set(ids) - self._short
+        for token_id in unseen:
+            token = self._library.id_to_token(token_id)
+            if token is not None and len(token) > MAX_TOKEN_CHARS:
+                raise ValueError(f"token {token_id} has {len(token):,} characters")
+        self._short |= unseen
 
     def _ask(self, request: bytes, cpu_s: float) -> bytes:
         if self._process is None:
@@ -200,12 +218,18 @@ class TokenizerLibrary:
                 remedy="Send a shorter text. A tokenizer that stops at short ones too is damaged, "
                 "or hostile: use another model.",
             ) from error
+        except NotStartedError as error:
+            raise NoProcessError("the model's tokenizer", error) from error
         except ProgramError as error:
             raise _failed(error, self._where) from error
 
 
 def _is_linear_model(library: tokenizers.Tokenizer) -> bool:
     kind = type(library.model).__name__
+    # What is put before or behind each piece of a word is copied for each.
+    marks = [getattr(library.model, name, None) or "" for name in _MARKS]
+    if any(len(mark) > MAX_MARK_CHARS for mark in marks):
+        return False
     if kind == "WordPiece":
         return bool(library.model.max_input_chars_per_word <= MAX_WORD_CHARS)
     if kind == "Unigram":

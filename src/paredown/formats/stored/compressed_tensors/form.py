@@ -56,12 +56,13 @@ INPUT_SCALE = "input_scale"
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedForm:
-    """How one module is stored (formats/stored/stored_form.py).
+    """The stored form of one module (formats/stored/stored_form.py).
 
     `block`            rows and columns that share a scale; None: as the group size of `spec` says
     `per_tensor`       one scale for all
-    `has_input_scale`  read for int8_static activations, else dropped
-    `has_order`        there is a weight_g_idx
+    `has_input_scale`  whether an input scale is stored; it is read for int8_static activations,
+                       else dropped
+    `has_order`        whether there is a weight_g_idx
     """
 
     spec: WeightSpec
@@ -151,7 +152,7 @@ class CompressedForm:
         return -(-num_rows // block_rows), num_columns // size
 
     def _spread(self, stored: npt.NDArray[Number], num_rows: int) -> npt.NDArray[Number]:
-        """The numbers of each row and group, from those of a tensor or a block."""
+        """Returns the numbers of each row and group, from those of a tensor or a block."""
         if self.per_tensor:
             return np.repeat(stored.reshape(1, 1), num_rows, axis=0)
         if self.block is not None:
@@ -189,9 +190,9 @@ class CompressedForm:
 
 
 def form_of(spec: WeightSpec) -> Form:
-    """What the library calls the form of such weights: int-quantized where the inputs have a scheme
-    of their own. Those of integer steps have one too and stay packed all the same: tools that round
-    no inputs then load them as the int4 groups that they are."""
+    """Returns the library's name for the form of such weights: int-quantized where the inputs have
+    a scheme of their own. Integer steps have a scheme too but stay packed, so that tools that
+    round no inputs load them as ordinary int4 groups."""
     assert spec.is_grid, spec.name
     if spec.dtype == "fp8":
         return "float-quantized"
@@ -199,13 +200,13 @@ def form_of(spec: WeightSpec) -> Form:
 
 
 def written_form(spec: WeightSpec) -> CompressedForm:
-    """How `encode` stores a weight."""
+    """Returns the form in which `encode` stores a weight."""
     static = spec.activations == "int8_static"
     return CompressedForm(spec=spec, form=form_of(spec), has_input_scale=static)
 
 
 def encode(weight: GridWeight) -> dict[str, StoredTensor]:
-    """A quantized weight's tensors, by suffix."""
+    """Returns a quantized weight's tensors, by suffix."""
     spec = weight.spec
     assert weight.scales_OG is not None
     codes_OI = cast("npt.NDArray[np.uint8]", weight.values_OI)
@@ -230,7 +231,7 @@ def encode(weight: GridWeight) -> dict[str, StoredTensor]:
 
 
 def stored_in_floats(name: str) -> UnsupportedError:
-    """The error for a weight beside whose scales no codes are."""
+    """Returns the error for a weight that has scales but no codes."""
     return UnsupportedError(
         f"tensor {name} holds floats beside scales, not the codes that quantization_config names",
         seen="weights that were never stored compressed",
@@ -239,7 +240,8 @@ def stored_in_floats(name: str) -> UnsupportedError:
 
 
 def _signed(codes: npt.NDArray[np.uint8], bits: int) -> StoredTensor:
-    """The difference wraps around within a byte, and its bits are the signed code's."""
+    """Converts to signed codes: the difference wraps around within a byte, and its bits are the
+    signed code."""
     return StoredTensor(dtype="I8", array=(codes - np.uint8(1 << (bits - 1))).view(np.int8))
 
 

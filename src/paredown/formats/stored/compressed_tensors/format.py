@@ -9,7 +9,8 @@ from paredown.spec.weight import WeightSpec
 
 
 def check(spec: WeightSpec, shape: tuple[int, int]) -> None:
-    """Raises UnsupportedError when groups do not divide the columns; all else has a place."""
+    """Raises UnsupportedError if groups do not divide the columns; the format holds anything
+    else."""
     group_columns(spec, shape[1])
 
 

@@ -1,5 +1,5 @@
-"""compressed-tensors' section of config.json as others write it: which linear modules are
-quantized, and how (https://github.com/vllm-project/compressed-tensors)."""
+"""Reads compressed-tensors' section of config.json: which linear modules are quantized, and how
+(https://github.com/vllm-project/compressed-tensors)."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ def _inputs(kind: str, **others: object) -> dict[str, object]:
 
 _CHANNEL = {"strategy": "channel", "group_size": None}
 _W8A8 = {"weights": _weights(8, **_CHANNEL), "input_activations": _inputs("int")}
-# A group of the config may be the name of one of these with its targets.
+# A group of the section may be one of these names with its targets.
 _PRESETS: dict[str, Mapping[str, object]] = {
     **{f"W{bits}A16": {"weights": _weights(bits)} for bits in range(2, 9)},
     **{
@@ -87,7 +87,7 @@ _PRESETS: dict[str, Mapping[str, object]] = {
         "input_activations": _inputs("float", strategy="group", group_size=128),
     },
 }
-# Fields that say how a checkpoint came to be, not how to read it.
+# Fields that say how a checkpoint was made, not how to read it.
 _CONFIG_NOTES = {"version", "global_compression_ratio", "run_compressed", "dequantize"}
 _ARGUMENT_NOTES = {"observer", "observer_kwargs", "zp_dtype", "scale_dtype"}
 _ORDERS = (None, False, "weight", "static", "group", "dynamic")
@@ -95,8 +95,8 @@ _ORDERS = (None, False, "weight", "static", "group", "dynamic")
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigGroup:
-    """`targets`: a class name ("Linear"), a module's name, or "re:" and a regular expression that
-    matches the beginning of a module's name. `unknown`: fields that were passed over."""
+    """`targets` are a class name ("Linear"), a module's name, or "re:" and a regular expression
+    that matches the beginning of a module's name. `unknown` lists the fields that were ignored."""
 
     targets: tuple[str, ...]
     form: CompressedForm
@@ -105,7 +105,7 @@ class ConfigGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedTensorsConfig:
-    """Which linear modules are compressed, and how (formats/stored/stored_form.py)."""
+    """Tells which linear modules are compressed, and how (formats/stored/stored_form.py)."""
 
     groups: tuple[ConfigGroup, ...]
     ignore: tuple[str, ...]
@@ -131,13 +131,13 @@ class CompressedTensorsConfig:
         return Targets(self._forms)
 
     def form_for(self, module: str) -> CompressedForm | None:
-        """The form that the section names for a module. As in the library, a name goes before a
-        regular expression and that before a class name. Raises UnsupportedError for a module that
-        is to be packed and is stored in floats beside scales."""
+        """Returns the form that the section names for a module. As in the library, a name takes
+        precedence over a regular expression, and that over a class name. Raises UnsupportedError
+        for a module that should be packed but has floats beside its scales."""
         return self._form_for(module, LINEAR)
 
     def form_for_embedding(self, module: str) -> CompressedForm | None:
-        """The same for the table of embeddings, whose class has another name."""
+        """Does the same for the table of embeddings, whose class has another name."""
         return self._form_for(module, EMBEDDING)
 
     def _form_for(self, module: str, kind: str) -> CompressedForm | None:
@@ -158,10 +158,10 @@ class CompressedTensorsConfig:
 def read_compressed_tensors(
     config: Mapping[str, object], tensor_names: Collection[str]
 ) -> CompressedTensorsConfig:
-    """Raises UnsupportedError, naming it, for anything that is known to make the weights or the
-    arithmetic other than what we do and for any argument of them that we do not know, and
-    CheckpointError for what is not valid. `quantization_status` says how far the library's own work
-    went; what is stored, the tensors themselves say."""
+    """Parses the section. Raises UnsupportedError, with the name, for any field that changes
+    weights or arithmetic in a way we do not support, and for any unknown argument of these. Raises
+    CheckpointError for invalid fields. `quantization_status` only reports the library's progress;
+    the tensors show what is stored."""
     ignore = config.get("ignore") or []
     sparsity = config.get("sparsity_config") or {}
     if sparsity != {} and not (isinstance(sparsity, dict) and sparsity.get("format") == "dense"):
@@ -252,7 +252,8 @@ def _parse_numbers(where: str, weights: Mapping[str, object]) -> tuple[WeightDTy
 def _parse_strategy(
     where: str, weights: Mapping[str, object]
 ) -> tuple[str, int | None, tuple[int, int] | None]:
-    """Its name, the columns that share a scale (None: all), and a block's rows and columns."""
+    """Returns the strategy's name, the columns that share a scale (None: all), and a block's rows
+    and columns."""
     size = weights.get("group_size")
     if size is not None and type(size) is not int:
         raise damaged(f"{where}.group_size", size)
@@ -277,7 +278,8 @@ def _parse_strategy(
 
 
 def _with_inputs(where: str, inputs: object, form: CompressedForm) -> CompressedForm:
-    """The form with what its inputs are rounded to, and a note where that is not what is asked."""
+    """Returns the form with its inputs' rounding, and a note where that differs from what is
+    asked."""
     if inputs is None:
         return form
     if not isinstance(inputs, dict):
@@ -290,7 +292,7 @@ def _with_inputs(where: str, inputs: object, form: CompressedForm) -> Compressed
     if type(dynamic) is not bool or inputs.get("symmetric", True) is not True:
         raise unsupported(where, inputs, known)
     if kind == ("float", 8):
-        # Whatever their groups are, we have none.
+        # The groups of the inputs do not matter, since we support none.
         refuse_others(inputs, read | {"group_size"} | _ARGUMENT_NOTES, f"{where}.")
         is_float = form.spec.dtype == "fp8"
         note = FP8_INPUTS if is_float else FP8_INPUTS_OF_INTEGERS

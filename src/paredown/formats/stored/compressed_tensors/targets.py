@@ -1,5 +1,5 @@
-"""Which modules a list of compressed-tensors names: by name, by "re:" and a regular expression that
-matches the beginning of a name, or by the class of the module."""
+"""Matches modules against a list of compressed-tensors: by name, by "re:" and a regular expression
+that matches the beginning of a name, or by the module's class."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -10,7 +10,8 @@ EXPRESSION = "re:"
 
 
 class Targets:
-    """`named` are `targets` or `ignore` of the section, checked (formats/stored/section.py)."""
+    """`named` is the section's `targets` or `ignore`, already checked
+    (formats/stored/section.py)."""
 
     def __init__(self, named: Iterable[str]) -> None:
         self._names = frozenset(named)
@@ -24,8 +25,8 @@ class Targets:
         return ModulePatterns(self._expressions, "match")
 
     def find(self, module: str, kind: str) -> str | None:
-        """The target that counts for a module of the class `kind`, None where it is not named. As
-        in the library, a name goes before a regular expression and that before a class name."""
+        """Returns the target that applies to a module of the class `kind`, or None. As in the
+        library, a name takes precedence over a regular expression, and that over a class name."""
         if module in self._names and module != kind:
             return module
         place = self._patterns.first(module)
@@ -35,5 +36,5 @@ class Targets:
 
 
 def expressions(named: Iterable[str]) -> list[str]:
-    """The regular expressions among them."""
+    """Returns the regular expressions among them."""
     return [one.removeprefix(EXPRESSION) for one in named if one.startswith(EXPRESSION)]

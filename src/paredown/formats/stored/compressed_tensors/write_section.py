@@ -1,4 +1,4 @@
-"""compressed-tensors' section of config.json as we write it."""
+"""Writes compressed-tensors' section of config.json."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,22 +12,22 @@ MIXED = "mixed-precision"
 
 
 def write_section(layout: Layout[WeightSpec]) -> dict[str, object]:
-    """For config.json: the common form is that of every linear module, others are named. Raises
-    UnsupportedError for a mixture that Transformers cannot read."""
+    """Builds the section: the common form applies to every linear module, and others are named.
+    Raises UnsupportedError for a mixture that Transformers cannot read."""
     table = layout.embedding if layout.embedding in layout.specs else None
     named = {
         module: own
         for module, own in layout.specs.items()
         if own != layout.common and module != table
     }
-    # Where no form is common to all, nothing asks for what is not named.
+    # Without a common form, modules that are not named need not be ignored.
     ignore = layout.others if layout.common is None else layout.all_floats
     section = quantization_config(layout.common, ignore, named, layout.kv)
     return section if table is None else _with_table(section, table, layout.specs[table])
 
 
 def _with_table(section: dict[str, object], module: str, spec: WeightSpec) -> dict[str, object]:
-    """With a group for the table of embeddings, whose inputs are no floats to be rounded."""
+    """Adds a group for the table of embeddings, whose inputs are not floats to be rounded."""
     groups = section["config_groups"]
     assert isinstance(groups, dict)
     own = {**_group(spec, [module]), "input_activations": None}
@@ -45,17 +45,18 @@ def quantization_config(
     named: Mapping[str, WeightSpec] | None = None,
     kv: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """Every linear module but those in `ignore` has the form `spec` (None: none has), the modules
-    in `named` their own; `kv` is how keys and values are to be kept. Modules of one form share a
-    config group. Raises UnsupportedError for a mixture that Transformers cannot read."""
+    """Builds the section. Every linear module except those in `ignore` has the form `spec` (None:
+    none has), and the modules in `named` have their own. `kv` says how keys and values are kept.
+    Modules of one form share a config group. Raises UnsupportedError for a mixture that
+    Transformers cannot read."""
     targets: dict[WeightSpec, list[str]] = {} if spec is None else {spec: [LINEAR]}
     for module, own in (named or {}).items():
         if own != spec:
             targets.setdefault(own, []).append(module)
     check_mixture(targets)
     forms = {form_of(spec) for spec in targets}
-    # Transformers 5.23 makes room for unpacked zero points and drops the packed ones, unless it is
-    # told to dequantize while it loads.
+    # Transformers 5.23 allocates unpacked zero points and drops the packed ones, unless it is told
+    # to dequantize while it loads.
     dequantize = {} if all(spec.symmetric for spec in targets) else {"dequantize": True}
     return {
         "quant_method": METHOD,
@@ -75,8 +76,9 @@ def quantization_config(
 
 
 def check_mixture(specs: Iterable[WeightSpec]) -> None:
-    """Transformers 5.23 reads packed zero points only while it dequantizes, and then takes the
-    first format of config.json for every module. Raises UnsupportedError for such a mixture."""
+    """Raises UnsupportedError for a mixture that Transformers cannot read. Version 5.23 reads
+    packed zero points only while it dequantizes, and then takes the first format of config.json
+    for every module."""
     different = list(dict.fromkeys(specs))
     if len(different) > 1 and not all(spec.symmetric for spec in different):
         raise UnsupportedError(
@@ -105,7 +107,7 @@ def _group(spec: WeightSpec, targets: list[str]) -> dict[str, object]:
 
 
 def _input_arguments(spec: WeightSpec) -> dict[str, object] | None:
-    """The arguments for inputs; None where the library is to take inputs as they are."""
+    """Returns the arguments for inputs; None where the library should not round inputs."""
     if not spec.has_input_scheme:
         return None
     dynamic = spec.activations == "int8_row"

@@ -1,0 +1,220 @@
+"""What the server takes and answers: endpoints, fields of a request, errors, metrics."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel
+from starlette.routing import Route
+
+from paredown.engine.engine import Engine
+from paredown.engine.sampling.sampling_params import RULES, SamplingParams
+from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
+from paredown.serve import schema
+from paredown.serve.app import create_app
+from paredown.serve.errors import TYPES
+from paredown.serve.metrics import engine_metrics
+from paredown.serve.state import ServerState
+from tools.reference.page import table
+from tools.reference.source import calls, constant, modules, template
+
+# What a field means. A field without an entry ends the run.
+MEANINGS = {
+    "allowed_token_ids": "nothing but these tokens may come",
+    "bad_words": "sequences of token ids that may not come",
+    "cache_salt": "requests share cached prefixes with those of the same salt",
+    "deadline_s": "seconds from arrival to start (`--policy deadline`)",
+    "frequency_penalty": "taken off a token's logit for each time it came in the answer",
+    "ignore_eos": "go on after the end-of-text token",
+    "logit_bias": "object from token ids, as strings, to numbers that are added to logits",
+    "logprobs": "log-probabilities of the answer's tokens",
+    "max_completion_tokens": "newer name of `max_tokens`; give one of them",
+    "max_tokens": "tokens of an answer at most",
+    "messages": "the conversation",
+    "min_p": "keep tokens that have this share of the best token's probability",
+    "min_tokens": "nothing ends the answer before",
+    "model": "left out, or the name that the server tells",
+    "n": "answers to a prompt",
+    "presence_penalty": "taken off the logit of each token that came in the answer",
+    "priority": "larger ones first (`--policy priority`)",
+    "prompt": "text, texts, token ids, or lists of token ids",
+    "prompt_cache_key": "accepted, has no effect",
+    "repetition_penalty": "divides the logits of tokens in prompt and answer",
+    "safety_identifier": "accepted, has no effect",
+    "seed": "same seed, same answer; answer i of `n` has seed + i",
+    "stop": "a text, or texts, that end the answer; they are not part of it",
+    "stop_token_ids": "tokens that end the answer",
+    "stream": "send pieces as they come, as server-sent events",
+    "stream_options": "needs `stream`; `include_usage` adds a last piece with counts",
+    "temperature": "0 is greedy, larger values flatten the distribution",
+    "top_k": "keep the k likeliest tokens; 0 keeps all",
+    "top_logprobs": "the likeliest tokens too; needs `logprobs`",
+    "top_p": "keep the likeliest tokens that have this share together",
+    "typical_p": "keep the most typical tokens that have this share together",
+    "user": "the tenant, for `--fair-shares`",
+}
+ENDPOINTS = {
+    "/health": '`{"status": ...}`: 200 where requests are answered, 503 while loading or stuck',
+    "/metrics": "counts and gauges as Prometheus reads them",
+    "/v1/models": "the one model: its name, and `max_model_len`, the tokens of its context",
+    "/v1/models/NAME": "the same for that name, or 404",
+    "/v1/completions": "continues texts or token ids",
+    "/v1/chat/completions": "the next turn of a conversation, for models with a chat template",
+}
+# Defaults and limits that the server sets in code.
+DEFAULTS = {
+    "max_tokens": f"{schema.DEFAULT_COMPLETION_TOKENS}; chat: to the end of the context",
+    "max_completion_tokens": "to the end of the context",
+    "n": "1",
+    "priority": "0",
+    "stream": "false",
+    "user": "one tenant for all",
+}
+LIMITS = {
+    "deadline_s": f"above 0 to {MAX_DEADLINE_S:g}",
+    "priority": f"-{MAX_PRIORITY} to {MAX_PRIORITY}",
+    "prompt": f"{schema.MAX_PROMPTS} prompts",
+    "seed": "64 bits",
+    "stop": f"{schema.MAX_STOPS} texts",
+    "messages": f"1 to {schema.MAX_MESSAGES:,}",
+}
+# Which of our settings a field of another name fills.
+SETTINGS = {"top_logprobs": "logprobs", "max_completion_tokens": "max_tokens"}
+
+
+def blocks() -> dict[str, str]:
+    return {
+        "endpoints": table(("endpoint", "answers"), _endpoints()),
+        "fields of both": _fields(schema.Generation),
+        "fields of completions": _fields(schema.CompletionRequest, but=schema.Generation),
+        "fields of chat": _fields(schema.ChatRequest, but=schema.Generation),
+        "refused": _refused(schema.NO_OPS),
+        "refused in messages": _refused(schema.MESSAGE_NO_OPS),
+        "errors": table(("status", "`type`", "`code`", "`message`"), _errors()),
+        "metrics": table(("metric", "meaning"), _metrics()),
+    }
+
+
+def _endpoints() -> Iterator[tuple[str, str]]:
+    # No endpoint runs here, so nothing looks into the state.
+    app = create_app(cast(ServerState, None))
+    for route in app.routes:
+        assert isinstance(route, Route)
+        (method,) = (route.methods or set()) - {"HEAD"}
+        path = route.path.replace("{name:path}", "NAME")
+        yield f"`{method} {path}`", _meaning(path, ENDPOINTS)
+
+
+def _fields(model: type[BaseModel], but: type[BaseModel] | None = None) -> str:
+    """The fields of a request, `but` those that another says already."""
+    left_out = but.model_fields if but is not None else {}
+    document = model.model_json_schema()
+    rows = []
+    for name, field in document["properties"].items():
+        if name in left_out:
+            continue
+        is_required = name in document.get("required", ())
+        default = "required" if is_required else DEFAULTS.get(name) or _default(name)
+        cells = (_type(field), default, _limits(name, field), _meaning(name, MEANINGS))
+        rows.append((f"`{name}`", *cells))
+    return table(("field", "type", "default", "limits", "meaning"), rows)
+
+
+def _meaning(name: str, meanings: Mapping[str, str]) -> str:
+    if name not in meanings:
+        raise ValueError(f"{name} is new: say in tools/reference/http_fields.py what it means")
+    return meanings[name]
+
+
+def _default(name: str) -> str:
+    if name not in schema.SAME_NAMES:
+        return ""
+    value = getattr(SamplingParams(), name)
+    return "" if value is None else str(value).lower()
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """JSON's words for it; null, which is as good as leaving the field out, is not named."""
+    if "anyOf" in field:
+        kinds = [_type(one) for one in field["anyOf"] if one.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if field.get("type") == "array":
+        return f"list of {_type(field['items'])}"
+    if "$ref" in field:
+        return "object"
+    return str(field.get("type", "object"))
+
+
+def _limits(name: str, field: Mapping[str, Any]) -> str:
+    if name in LIMITS:
+        return LIMITS[name]
+    for one in [field, *field.get("anyOf", ())]:
+        if "maximum" in one:
+            return f"{one['minimum']} to {one['maximum']}"
+        if "maxLength" in one:
+            return f"{one['maxLength']} characters"
+    rule = RULES.get(SETTINGS.get(name, name))
+    if field.get("anyOf", [field])[0].get("type") == "boolean":
+        return ""
+    low, high = getattr(rule, "low", None), getattr(rule, "high", None)
+    if low is not None and high is not None:
+        above = "above " if getattr(rule, "above", False) else ""
+        return f"{above}{low:g} to {high:g}" if high < 2**31 else f"{low} or more" * (low > -1)
+    if (count := getattr(rule, "max_count", None)) is not None:
+        number = getattr(rule, "number", None)
+        between = f", {number.low:g} to {number.high:g}" if number is not None else ""
+        return f"{count:,} entries{between}"
+    return ""
+
+
+def _refused(no_ops: Mapping[str, tuple[object, ...]]) -> str:
+    rows = [
+        (f"`{name}`", ", ".join(f"`{json.dumps(value)}`" for value in values))
+        for name, values in no_ops.items()
+    ]
+    return table(("field", "values that ask for nothing"), rows)
+
+
+def _errors() -> list[tuple[str, str, str, str]]:
+    rows = set()
+    for module, tree in modules("serve"):
+        for call in calls(tree, "HttpError"):
+            status = constant(call.args[0], module)
+            if not isinstance(status, int):
+                continue
+            code = next((one.value for one in call.keywords if one.arg == "code"), None)
+            name = constant(code, module)
+            shown = f"`{name}`" if name else ""
+            kind = TYPES.get(status, "invalid_request_error")
+            message = template(call.args[1], module)
+            if not message.strip(".: "):
+                message = "names the field, what was seen, and what to do"
+            rows.add((str(status), f"`{kind}`", shown, message))
+    return sorted(rows)
+
+
+class _Numbers:
+    """Stands for an engine where metrics are named: all that it has is a number, and 0."""
+
+    def __getattr__(self, name: str) -> "_Numbers":
+        return self
+
+    def __float__(self) -> float:
+        return 0.0
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+    def _calculate(self, other: object) -> "_Numbers":
+        return self
+
+    __add__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = _calculate
+
+
+def _metrics() -> Iterator[tuple[str, str]]:
+    yield "`paredown_ready`", "1 while requests are answered."
+    for metric in engine_metrics(cast(Engine, _Numbers())):
+        yield f"`paredown_{metric.name}`", metric.help
