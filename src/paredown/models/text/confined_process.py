@@ -59,7 +59,7 @@ class NotStartedError(ProgramError):
 
 
 class NoProcessError(CapacityError):
-    """What the user is told where no process could be started for `what`."""
+    """No process could be started for `what`; this is the error that the user sees."""
 
     def __init__(self, what: str, error: NotStartedError) -> None:
         super().__init__(
