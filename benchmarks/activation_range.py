@@ -1,4 +1,4 @@
-"""Static scales of activations: one range for everything that passes a point, found beforehand."""
+"""Static activation scales: one calibrated range for all values at a point."""
 
 from dataclasses import dataclass, field
 
@@ -9,15 +9,15 @@ from paredown.compress.activations import ActivationGrid, StaticScale, round_act
 from paredown.compress.fit_grid import PERCENTILE, RangeEstimator
 from paredown.errors import CheckpointError
 
-# Ranges from the whole one down to a fifth of it, in steps of a hundredth.
+# Candidate ranges shrink from the whole one to a fifth of it in this many steps.
 _MSE_STEPS = 100
 _MSE_SMALLEST = 0.2
 
 
 @dataclass
 class ActivationRange:
-    """What was seen of a point's values: the exact extremes, and every n-th value of each batch, so
-    that a batch leaves at most `values_per_batch`; percentile and mse know no others."""
+    """The values seen at a point: exact extremes, and a sample of at most `values_per_batch` values
+    per batch, which is all that percentile and mse use."""
 
     values_per_batch: int = 1 << 16
     lowest: float = 0.0
@@ -25,7 +25,7 @@ class ActivationRange:
     samples: list[Tensor] = field(default_factory=list)
 
     def observe(self, x: Tensor) -> None:
-        """Raises CheckpointError for values that are not finite."""
+        """Records values. Raises CheckpointError for NaN or infinity."""
         flat = x.reshape(-1)
         lowest, highest = (float(bound) for bound in flat.aminmax())
         if not (abs(lowest) < float("inf") and abs(highest) < float("inf")):
@@ -40,10 +40,10 @@ class ActivationRange:
     def static_scale(
         self, grid: ActivationGrid, estimator: RangeEstimator = "minmax"
     ) -> StaticScale:
-        """The scale and zero point of `grid` for what was seen.
+        """Returns the scale and zero point of `grid` for the recorded values.
 
-        minmax keeps all of it; percentile leaves out the outermost (1 - PERCENTILE) share, half on
-        each side; mse takes of ranges shrunk step by step the one of least squared error.
+        minmax covers all values; percentile drops the outermost (1 - PERCENTILE) share, half on
+        each side; mse takes, of gradually shrunk ranges, the one with the least squared error.
         """
         assert self.samples, "nothing was observed"
         if estimator == "minmax":
@@ -62,13 +62,13 @@ class ActivationRange:
 
 
 def squared_error(x: Tensor, grid: ActivationGrid, static: StaticScale) -> float:
-    """The sum over all values."""
+    """Returns the sum over all values."""
     return float((round_activations(x, grid, static).values - x).square().sum(dtype=torch.float64))
 
 
 def scale_of_range(lowest: float, highest: float, grid: ActivationGrid) -> StaticScale:
-    """The grid that reaches from `lowest` (at most 0) to `highest` (at least 0); a range of nothing
-    has the scale 1."""
+    """Returns the scale of a grid from `lowest` (at most 0) to `highest` (at least 0); an empty
+    range has scale 1."""
     assert lowest <= 0 <= highest, (lowest, highest)
     low, high = grid.code_range
     if grid.symmetric:

@@ -1,8 +1,8 @@
-"""What rounded inputs of linear layers, and rounded keys and values, cost a model.
+"""Measures what rounded inputs of linear layers, and rounded keys and values, cost a model.
 
     python -m benchmarks.activations --data $PAREDOWN_DATA [--json]
 
-Weights stay as they are. Static scales are calibrated on the beginning of valid.txt, everything is
+Weights are unchanged. Static scales are calibrated on the beginning of valid.txt. Quality is
 measured on the beginning of test.txt, through the PyTorch decoder (evaluate/quality/simulated.py).
 """
 
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def calibrate(decoder: Decoder, text: EvalText) -> tuple[dict[str, ActivationRange], list[KVRange]]:
-    """Ranges of the inputs of linear layers by point, and of each layer's keys and values."""
+    """Returns the ranges of linear layers' inputs by point, and of each layer's keys and values."""
     ranges = {point: ActivationRange() for point in _input_points(decoder)}
     kv_ranges = [KVRange() for _ in decoder.layers]
     taps: dict[str, PointTap] = {point: _observer(one) for point, one in ranges.items()}

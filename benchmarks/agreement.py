@@ -1,4 +1,4 @@
-"""Whether the peers run the same model as we do: last-token logits on tiny random models.
+"""Checks that the peers run the same model: last-token logits on tiny random models.
 
     python -m benchmarks.agreement [--peers llama.cpp pytorch]
 
@@ -23,15 +23,15 @@ from paredown.models.config import spec_from_config
 
 MODELS = ("tiny-llama", "tiny-qwen2")
 FORMATS = ("bf16", "int8", "int4-g32")
-# Longer than the original positions of the tiny rotary scaling, so that its ramp matters.
+# Longer than the original context of the tiny rotary scaling, so that its ramp matters.
 NUM_TOKENS = 200
-# Seen between engines of one arithmetic: 0.9999. Rotary rows left unpaired give below 0.9.
+# Engines with the same arithmetic reach 0.9999; unpaired rotary rows give less than 0.9.
 MIN_CORRELATION = {"bf16": 0.999, "int8": 0.99, "int4-g32": 0.8}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """`top` is whether the most likely token is the same."""
+    """The agreement of one peer. `top` says whether the most likely token is the same."""
 
     correlation: float
     max_difference: float
@@ -39,7 +39,7 @@ class Agreement:
 
 
 def compare(children: Children, variant: Variant, peer: str) -> Agreement:
-    """Raises PeerError for a peer that shows no logits."""
+    """Compares one peer. Raises PeerError for a peer without access to logits."""
     spec = spec_from_config(CONFIGS[variant.model])
     token_ids = [7919 * (i + 1) % spec.vocab_size for i in range(NUM_TOKENS)]
     make_files(BENCH_FOLDER / "models", variant, [peer])

@@ -1,4 +1,4 @@
-"""Whether two builds give the same answers: the bits of files, golden logits and tokens.
+"""Checks whether two builds give the same answers: the bits of files, golden logits and tokens.
 
     python -m benchmarks.answers HEAD~1
     python -m benchmarks.answers v0.1 --after HEAD --recipes int4-g32 awq-gptq-int4-g128
@@ -31,7 +31,7 @@ RECIPES = (
     *("awq-gptq-int4-g128", "hqq-int4-g32", "gptq-w4a8-g128-asym-qoq", "aqlm-2x8-g8"),
     *("int4-g128-head-int8-kv-int8", "int8-kv-fp8-static"),
 )
-# A conversion's name is its source's and its target's.
+# A conversion is named by its source and its target.
 CONVERSIONS = (
     ("bf16", "gguf-f16"),
     ("bf16", "gguf-q8_0"),
@@ -59,8 +59,8 @@ class AnswerError(ParedownError):
 
 
 def answers(build: Build, folder: Path, recipes: Sequence[str]) -> dict[str, str]:
-    """The digest of each thing that a build writes below the absolute path `folder`, by its name.
-    Raises AnswerError."""
+    """Returns the digest of everything that a build writes below the absolute path `folder`, by
+    name. Raises AnswerError."""
     for recipe in recipes:
         print(f"compress {recipe}", file=sys.stderr, flush=True)
         made = str(folder / recipe)
@@ -82,7 +82,7 @@ def answers(build: Build, folder: Path, recipes: Sequence[str]) -> dict[str, str
 
 
 def differences(earlier: Mapping[str, str], later: Mapping[str, str]) -> list[str]:
-    """What only one of the builds wrote, and what they wrote otherwise."""
+    """Returns what only one of the builds wrote, and what they wrote differently."""
     names = sorted(earlier.keys() | later.keys())
     return [name for name in names if earlier.get(name) != later.get(name)]
 
@@ -92,7 +92,7 @@ def _models(folder: Path) -> list[Path]:
 
 
 def _run(build: Build, *words: str) -> str:
-    # One thread, as PyTorch's sums depend on their number.
+    # One thread, because PyTorch's sums depend on their number.
     settings = {"OMP_NUM_THREADS": "1", "PAREDOWN_CACHE": "off"}
     done = subprocess.run(
         build.command(COMMAND, *words),
@@ -125,7 +125,7 @@ def _dumped(value: object) -> bytes:
 
 
 def _measured(value: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """The numbers and hashes of a verification, by where they stand in it."""
+    """Yields the numbers and hashes of a verification with their paths in it."""
     if name in NOT_COMPARED:
         return
     if isinstance(value, Mapping):
@@ -148,8 +148,8 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def compare(args: argparse.Namespace) -> list[str]:
-    """Prints how many answers there are, and returns the names of those that differ. Raises
-    ConfigError, BuildError or AnswerError."""
+    """Prints the number of answers and returns the names of those that differ. Raises ConfigError,
+    BuildError or AnswerError."""
     if len(set(args.recipes)) < len(args.recipes):
         raise ConfigError(
             "a recipe is there twice", seen=" ".join(args.recipes), remedy="Name each once."

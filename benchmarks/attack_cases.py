@@ -1,8 +1,7 @@
-"""Attacks on a server: what four clients send to it, as hard as they can.
+"""Attacks on a server, each by four clients at full speed.
 
-Each is a case of docs/internals/security.md over HTTP. A client is a coroutine that goes
-on until it is cancelled; the bodies are made before, so that the attackers take little of the
-processor themselves.
+Each case of docs/internals/security.md is run over HTTP. A client is a coroutine that runs until it
+is cancelled. Bodies are prepared in advance, so that the attackers use little of the processor.
 """
 
 import asyncio
@@ -15,18 +14,18 @@ from itertools import cycle
 from pathlib import Path
 
 NUM_CLIENTS = 4
-# Of each client.
+# Per client.
 _NUM_SILENT = 512
 _NUM_DEAF = 64
 _PAUSE_S = 0.05
-# A server that cuts a client off, or has no place for it, is no failure of the attack.
+# If the server cuts a client off or has no place for it, the attack has not failed.
 _LOST = (OSError, asyncio.IncompleteReadError, TimeoutError)
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a client connects to, and from where: each has an address of its own where the system
-    has them, as on Linux all of 127.0.0.0/8."""
+    """Where a client connects to and from. Each client has its own address where possible, such as
+    all of 127.0.0.0/8 on Linux."""
 
     port: int
     source: str = ""
@@ -37,13 +36,13 @@ class Target:
 
 
 Client = Callable[[Target], Awaitable[None]]
-# Makes the folder of a hostile model out of a good one.
+# Turns a good model's folder into a hostile one.
 Spoil = Callable[[Path], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """`client` runs until it is cancelled. `spoil` makes the model hostile that is served, and
+    """An attack. `client` runs until it is cancelled. `spoil` makes the served model hostile, and
     `options` go to the server."""
 
     case: str
@@ -68,7 +67,7 @@ def completion(**fields: object) -> bytes:
 
 
 def sends(*requests: bytes) -> Client:
-    """Sends them one after the other, each when the answer to the one before it is there."""
+    """Sends the requests in sequence, each after the answer to the previous one."""
 
     async def client(target: Target) -> None:
         for one in cycle(requests):
@@ -78,7 +77,7 @@ def sends(*requests: bytes) -> Client:
 
 
 def hangs_up(*requests: bytes) -> Client:
-    """Sends them and goes at once."""
+    """Sends the requests and disconnects at once."""
 
     async def client(target: Target) -> None:
         for one in cycle(requests):
@@ -89,7 +88,7 @@ def hangs_up(*requests: bytes) -> Client:
 
 
 def silent(first: bytes, num_connections: int) -> Client:
-    """Keeps so many connections on which `first` was sent; lost ones are opened again."""
+    """Keeps `num_connections` open on which `first` was sent; lost ones are reopened."""
 
     async def hold(target: Target) -> None:
         while True:
@@ -109,7 +108,7 @@ def silent(first: bytes, num_connections: int) -> Client:
 
 
 def deaf(one: bytes, num_connections: int) -> Client:
-    """Sends the request again and again on so many connections, and reads nothing."""
+    """Sends the request repeatedly on `num_connections` connections without reading."""
 
     async def hold(target: Target) -> None:
         while True:
@@ -153,7 +152,7 @@ def _spoil_template(folder: Path) -> None:
 
 
 def _spoil_decoder(folder: Path) -> None:
-    """A regular expression that goes back and forth, over what the model writes."""
+    """Installs a backtracking regular expression for the model's output."""
     replace = {"type": "Replace", "pattern": {"Regex": "(a+)+!"}, "content": ""}
 
     def change(tokenizer: dict[str, object]) -> dict[str, object]:
@@ -168,14 +167,14 @@ def _change(path: Path, change: Callable[[dict[str, object]], dict[str, object]]
 
 
 def spoiled(model: Path, folder: Path, spoil: Spoil) -> Path:
-    """A copy of the model, spoiled."""
+    """Returns a spoiled copy of the model."""
     shutil.copytree(model, folder, ignore=shutil.ignore_patterns("verification.json", ".*"))
     spoil(folder)
     return folder
 
 
 def attacks(token_a: int) -> list[Attack]:
-    """All of them. `token_a` is the token "a" of the model."""
+    """Returns all attacks. `token_a` is the model's token "a"."""
     words = completion(prompt="x", bad_words=[[1]] * 490_000)
     prompts = completion(prompt=["x"] * 490_000)
     keys = completion(prompt="x", **{f"k{number:06d}": 1 for number in range(150_000)})

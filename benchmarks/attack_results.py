@@ -1,4 +1,4 @@
-"""What was measured of a server under attack, as a table and as a section of a page."""
+"""Formats the measurements of a server under attack as a table and a section of a page."""
 
 import statistics
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_MEMORY_RATIO = 1.1
 
 @dataclass(kw_only=True)
 class Found:
-    """What was measured of one case. `num_failed` completions got no 200."""
+    """The measurements of one case. `num_failed` completions did not return 200."""
 
     case: str
     what: str
@@ -32,7 +32,7 @@ class Found:
 
     @property
     def ratio(self) -> float:
-        """The median under attack over the median alone; without an end where none came."""
+        """Returns the median under attack over the median alone; infinite if none was answered."""
         if not self.alone_s or not self.attacked_s or self.num_failed >= len(self.attacked_s):
             return float("inf")
         return statistics.median(self.attacked_s) / statistics.median(self.alone_s)
@@ -57,7 +57,7 @@ class Found:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """The smallest that is not below `share` of them."""
+    """Returns the smallest value that is not below `share` of all values."""
     if not seconds:
         return float("inf")
     ordered = sorted(seconds)
@@ -65,7 +65,7 @@ def percentile(seconds: Sequence[float], share: float) -> float:
 
 
 def table(all_found: Sequence[Found]) -> str:
-    """Lines of at most 100 characters."""
+    """Returns a table with lines of at most 100 characters."""
     heading = (
         "case",
         "alone",

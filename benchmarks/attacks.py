@@ -37,13 +37,13 @@ from paredown.models.resolve import resolve_model
 
 RESULTS = ROOT / "docs" / "results"
 _BODY = {"prompt": "Once upon a time", "max_tokens": 16, "ignore_eos": True, "temperature": 0}
-# The pages of the built-in model hold so many contexts.
+# The built-in model's pages hold this many contexts.
 _NUM_CONTEXTS, _CONTEXT_TOKENS = 16, 2000
 _HEALTH_PERIOD_S = 0.05
 _MEMORY_PERIOD_S = 0.02
-# What a client waits for before it counts as not answered.
+# A request without an answer after this time counts as unanswered.
 _PATIENCE_S = 30.0
-# After the attack, for memory to come back: connections time out meanwhile.
+# The time after the attack for memory to be freed; connections time out meanwhile.
 _REST_S = 3.0
 _HEADING = [
     "# Under attack",
@@ -55,7 +55,7 @@ _HEADING = [
 
 @contextmanager
 def running(model: Path, options: Sequence[str], log: Path) -> Iterator[tuple[int, int]]:
-    """A server's process id and port; its log goes to a file."""
+    """Yields a server's process id and port; its log goes to a file."""
     command = [
         sys.executable,
         "-m",
@@ -87,15 +87,15 @@ def running(model: Path, options: Sequence[str], log: Path) -> Iterator[tuple[in
 
 
 def touch_pages(client: httpx.Client) -> None:
-    """The system gives a page of keys and values when it is first written: all are, before the
-    memory is looked at."""
+    """Writes all pages of keys and values before memory is measured, because the system allocates
+    each on its first write."""
     for number in range(_NUM_CONTEXTS + 2):
         prompt = [1 + (number + 7 * place) % 8000 for place in range(_CONTEXT_TOKENS)]
         client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1})
 
 
 def ask(client: httpx.Client, found: Found, seconds: float) -> list[float]:
-    """Completions one after the other, for so long. One that fails counts with its time."""
+    """Requests completions in sequence for `seconds`. A failed one counts with its time."""
     end_s, times = time.monotonic() + seconds, list[float]()
     while time.monotonic() < end_s:
         started_s = time.monotonic()
@@ -111,8 +111,7 @@ def ask(client: httpx.Client, found: Found, seconds: float) -> list[float]:
 
 
 async def watch(port: int, pid: int, found: Found) -> None:
-    """Looks at /health, each time on a connection of its own, and at the memory, until it is
-    cancelled."""
+    """Polls /health, each time on a new connection, and the memory, until it is cancelled."""
 
     async def look_at_memory() -> None:
         while True:
@@ -134,7 +133,7 @@ async def watch(port: int, pid: int, found: Found) -> None:
 
 
 async def ask_health(port: int) -> bool:
-    """Without a library: it must take none of the processor from the server."""
+    """Uses no library, so that it takes little processor time from the server."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -152,7 +151,7 @@ def memory_bytes(pid: int) -> int:
 
 @contextmanager
 def child(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """This program once more, for another part."""
+    """Runs another part of this program in a new process."""
     command = [sys.executable, "-m", "benchmarks.attacks", *words]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -173,7 +172,7 @@ def measure(attack: Attack, model: Path, seconds: float, *, one_address: bool) -
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=_PATIENCE_S) as client:
                 touch_pages(client)
                 ask(client, found, 1.0)
-                # Both are watched, since watching takes something of the processor.
+                # Both runs are watched, because watching costs processor time.
                 with child("--as-watcher", str(port), str(pid)):
                     found.alone_s = ask(client, found, seconds)
                 found.num_failed, found.before_bytes = 0, memory_bytes(pid)
@@ -191,7 +190,7 @@ def measure(attack: Attack, model: Path, seconds: float, *, one_address: bool) -
             found.after_bytes = memory_bytes(pid)
             found.peak_bytes = max(seen["peak_bytes"], found.after_bytes)
             found.is_alive = found.after_bytes > 0
-            # What the process says at its end is not of the attack.
+            # What the process logs on exit does not belong to the attack.
             found.log_bytes = log.stat().st_size
     return found
 

@@ -1,4 +1,4 @@
-"""Speed of attention over pages for each page format, beside this machine's limits.
+"""Measures attention over pages in each KV format, relative to this machine's limits.
 
     python benchmarks/attention.py [--isa avx2] [--threads 2] [--rounds 15] [--job decode] [--json]
 
@@ -36,7 +36,7 @@ NUM_ROUNDS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement of one layer: median time and what it is of the machine's limit."""
+    """One measurement of a layer: the median time and its share of the machine's limit."""
 
     job: str
     kv_dtype: str
@@ -59,7 +59,7 @@ class Job:
         self.core = _core.Attention(
             isa, threads, dtype, NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, 0, NUM_LAYERS * num_pages
         )
-        # Of a static format: what 3 standard deviations need in int8.
+        # For static formats: 3 standard deviations in int8.
         self.core.set_scales([3 / 127] * (2 * NUM_KV_HEADS))
         pages = rng.permutation(NUM_LAYERS * num_pages).astype(np.int32)
         self.layers = pages.reshape(NUM_LAYERS, num_pages)
@@ -75,7 +75,7 @@ class Job:
         return self.core.num_bytes / NUM_LAYERS
 
     def seconds(self) -> float:
-        """One layer's time: the mean over all of them, one after the other."""
+        """Returns the time of one layer: the mean over all layers in turn."""
         starts = np.array([self.context - self.num_tokens], dtype=np.int32)
         lengths = np.array([self.num_tokens], dtype=np.int32)
         offsets = np.array([0, self.context // PAGE_SIZE], dtype=np.int32)
@@ -85,7 +85,7 @@ class Job:
         return (time.perf_counter() - begin) / NUM_LAYERS
 
 
-# The context and the tokens that are computed at its end.
+# The context, and how many tokens are computed at its end.
 JOBS = {"decode": (CONTEXT, 1), "prefill": (PREFILL, PREFILL)}
 
 

@@ -1,4 +1,4 @@
-"""The cases in which two builds are put in turn: prompts, steps, and loading."""
+"""The cases in which two builds alternate: prompts, steps, and loading."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -25,8 +25,8 @@ NUM_SEQUENCES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingCase:
-    """`packing` is the time in which a checkpoint is read and packed; `mapped` is a whole start
-    with packed weights that an earlier process kept, from the first import to the first token."""
+    """`packing` is the time to read and pack a checkpoint. `mapped` is a whole start with packed
+    weights that an earlier process kept, from the first import to the first token."""
 
     task: LoadingTask
     variant: Variant
@@ -38,8 +38,8 @@ class LoadingCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Which cases are run: those of one of the models and formats whose name has every word of
-    `words` and none of `without`."""
+    """The cases to run: those of the models and formats whose name has every word of `words` and
+    none of `without`."""
 
     models: Sequence[str] = MODELS
     formats: Sequence[str] = FORMATS
@@ -47,7 +47,7 @@ class Choice:
     without: Sequence[str] = ()
 
     def has(self, case: Case | LoadingCase) -> bool:
-        """Whether the case is run."""
+        """Returns whether the case is to be run."""
         words = case.name.split()
         return (
             case.variant.model in self.models
@@ -58,8 +58,8 @@ class Choice:
 
 
 def chosen_cases(choice: Choice, num_steps: int) -> list[Case | LoadingCase]:
-    """The chosen cases; a turn of a decode has at most `num_steps` steps. Raises ConfigError where
-    there is no case."""
+    """Returns the chosen cases; a turn of a decode has at most `num_steps` steps. Raises
+    ConfigError if there are none."""
     known: list[Case | LoadingCase] = [*_step_cases(num_steps), *_loading_cases()]
     cases = [case for case in known if choice.has(case)]
     if not cases:
@@ -79,7 +79,8 @@ def _variants(models: Iterable[str]) -> list[Variant]:
 
 
 def _step_cases(num_steps: int) -> list[Case]:
-    """The cases of benchmarks.cpu_peers, and a prompt, a decode and a batch of every format."""
+    """Returns the cases of benchmarks.cpu_peers, plus a prompt, a decode and a batch for every
+    format."""
     known = [case for case in all_cases({}) if case.task != "start" and not case.rival_kv_dtype]
     for variant in _variants(MODELS[:2]):
         prompt = Case(task="prefill", variant=variant, prompt_tokens=PREFILL_TOKENS)

@@ -1,4 +1,5 @@
-"""Two builds in turn, each loading a model in fresh processes with the driver of its own commit."""
+"""Loads a model with two builds in turn, in fresh processes, each with the driver of its own
+commit."""
 
 import json
 import subprocess
@@ -14,7 +15,7 @@ from benchmarks.peers.child import PeerError
 DRIVER = "benchmarks.loading_phases"
 CACHE_VARIABLE = "PAREDOWN_CACHE"
 START_PHASES = ("import", "open", "load", "tokenizer", "first_token")
-# A process at its end gives up writing what takes too long: another one tries again.
+# An exiting process stops writing packed weights after a while, so another one must try again.
 NUM_WARM_STARTS = 4
 LOG_TAIL_CHARACTERS = 600
 
@@ -28,9 +29,9 @@ def loading_seconds(
     num_threads: int,
     num_rounds: int,
 ) -> dict[str, list[float]]:
-    """Seconds of each round by the build's name, after starts that do not count. Packed weights lie
-    in the absolute folder `work` while they are needed. Raises PeerError where a build cannot load
-    the model's folder or keeps no packed weights."""
+    """Returns each round's seconds by the build's name, after warm-up starts. The absolute folder
+    `work` holds packed weights meanwhile. Raises PeerError where a build cannot load the model's
+    folder or keeps no packed weights."""
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as caches:
         loaders = {}
@@ -58,7 +59,8 @@ class _Loader:
         self._words = [str(folder), str(num_threads)]
 
     def warm(self) -> None:
-        """Starts until files are in the page cache and the packed weights, if asked for, kept."""
+        """Starts until files are in the page cache and the packed weights, if requested, are
+        kept."""
         for _ in range(NUM_WARM_STARTS):
             self.start()
             if self._cache == "off" or list(Path(self._cache).glob("*.packed")):
@@ -66,7 +68,7 @@ class _Loader:
         raise PeerError(f"{self._case.name}: no start kept its packed weights")
 
     def start(self) -> float:
-        """Seconds of what the case measures, in a process of its own."""
+        """Returns the seconds that the case measures, in a new process."""
         done = subprocess.run(
             self._build.command(DRIVER, *self._words),
             cwd=self._build.tree,

@@ -45,7 +45,7 @@ EXIT_SLOWER = 1
 EXIT_BAD_INPUT = 2
 NUM_ROUNDS = 15
 NUM_LOADING_ROUNDS = 21
-# So few that a neighbour who comes or goes meets both builds in the same round.
+# Few enough that another load on the machine affects both builds in the same round.
 NUM_STEPS = 4
 
 
@@ -84,14 +84,14 @@ class TimeRatio:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """The most that the upper quartile of a prompt or a step may be, and the quiet ratio of
-    loading. None is not asked."""
+    """The limits of a prompt's or step's upper quartile, and of loading's quiet ratio; None sets no
+    limit."""
 
     steps: float | None
     loading: float | None
 
     def hold(self, case: Case | LoadingCase, row: TimeRatio) -> bool:
-        """Whether the case is within its bar."""
+        """Returns whether the case is within its bar."""
         if isinstance(case, LoadingCase):
             return self.loading is None or row.quiet_ratio <= self.loading
         return self.steps is None or row.upper_quartile <= self.steps
@@ -143,7 +143,7 @@ def compare(args: argparse.Namespace) -> list[str]:
     cases = chosen_cases(choice, args.steps)
     bars = Bars(steps=args.bar, loading=args.loading_bar)
     refs = {OURS: args.after, EARLIER: args.earlier}
-    # All are known before one is compiled.
+    # All refs are resolved before any build is compiled.
     commits = {name: commit_id(ref) for name, ref in refs.items() if ref is not None}
     folder = args.folder.resolve()
     builds = {name: build_of(commits.get(name), folder / "commits") for name in refs}

@@ -12,13 +12,13 @@ Task = Literal["prefill", "decode", "start"]
 PREFILL_TOKENS = 512
 DECODE_PROMPT_TOKENS = 64
 DECODE_STEPS = 64
-# As llama-batched-bench has them.
+# The values of llama-batched-bench.
 BATCH_PROMPT_TOKENS = 128
 BATCH_STEPS = 64
 LONG_CONTEXT_TOKENS = 4096
 LONG_CONTEXT_STEPS = 32
 MODELS = ("qwen2.5-0.5b", "llama-3.2-1b", "llama-15m")
-# The arithmetic whose measured peak a format is held against.
+# The arithmetic whose measured peak a format is compared with.
 PEAK_UNITS = {
     "bf16": "bf16",
     "int8": "int8",
@@ -32,7 +32,7 @@ PEAK_UNITS = {
     "q6_k": "int8",
     "file": "int8",
 }
-# How the output layer is stored beside linear layers of a format: 8 bits cost little there.
+# The output layer's format beside linear layers of a format; 8 bits cost little there.
 OUTPUT_FORMATS = {
     "int4-g32": "int8",
     "int4-g128": "int8",
@@ -49,8 +49,8 @@ SINGLE_FORMATS = (*FOUR_BIT_FORMATS, "int4-g128", "int8", "bf16")
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """The bar of a case: a ratio to the best peer, a share of the machine's limit (MFU for
-    prefill, MBU for decode), seconds for a start. None is not asked."""
+    """The target of a case: a ratio to the best peer, a share of the machine's limit (MFU for
+    prefill, MBU for decode), or seconds for a start. None sets no target."""
 
     min_ratio: float | None = None
     min_utilization: float | None = None
@@ -59,8 +59,8 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One row. `rival_kv_dtype` puts ourselves with other keys and values among the rivals, who
-    must be slower; `with_peers` is false where no peer has the format."""
+    """One row. `rival_kv_dtype` adds ourselves with another KV format to the rivals, which must be
+    slower. `with_peers` is False where no peer has the format."""
 
     task: Task
     variant: Variant
@@ -87,7 +87,7 @@ class Case:
 
     @property
     def tokens_per_run(self) -> int:
-        """Tokens that a rate counts."""
+        """Returns how many tokens a rate counts."""
         return self.prompt_tokens if self.task == "prefill" else self.num_steps * self.num_sequences
 
     def load_options(self, num_threads: int, kv_dtype: PeerKVDType | None = None) -> LoadOptions:
@@ -99,7 +99,7 @@ class Case:
         )
 
     def prompts(self, vocab_size: int) -> list[list[int]]:
-        """Token ids that are spread over the vocabulary, other ones for each sequence."""
+        """Returns token ids that are spread over the vocabulary and differ for each sequence."""
         step = 7919
         return [
             [(step * (i + 1) + sequence * 104729) % vocab_size for i in range(self.prompt_tokens)]
@@ -125,12 +125,12 @@ BATCH_BARS = {8: Bar(min_ratio=2.2), 32: Bar(min_ratio=2.5)}
 
 
 def all_cases(output_formats: dict[str, str]) -> list[Case]:
-    """Every case; `output_formats` says how the output layer is stored where that is not as in
-    OUTPUT_FORMATS, by the format of the linear layers."""
+    """Returns every case. `output_formats` overrides OUTPUT_FORMATS, by the format of the linear
+    layers."""
     known = OUTPUT_FORMATS | output_formats
     cases = [
         *(case for model in MODELS[:2] for case in _single_cases(model)),
-        # Rows of the other one are no whole super-blocks.
+        # The other models' rows are no whole super-blocks.
         *_single_cases("llama-3.2-1b", ("q4_k",)),
         *_batch_cases("qwen2.5-0.5b", (32,)),
         *_batch_cases("llama-3.2-1b", (8, 32)),
@@ -158,7 +158,7 @@ def _single_cases(model: str, formats: Sequence[str] = SINGLE_FORMATS) -> list[C
     for name in formats:
         variant = Variant(model=model, format=name)
         with_peers = name != "int4-g128"
-        # One scale per row on both sides where reading prompts is what counts.
+        # One scale per row on both sides where prefill speed matters.
         prefill_format = "w8a8" if name == "int8" else name
         prefill = Case(
             task="prefill",

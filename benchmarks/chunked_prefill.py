@@ -1,4 +1,4 @@
-"""What a long prompt does to running requests.
+"""Measures how a long prompt delays running requests.
 
     python -m benchmarks.chunked_prefill [--model FOLDER] [--threads 2] [--budgets 64 256 512]
                                          [--rounds 25] [--json]
@@ -46,7 +46,7 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 def start(engine: Engine, rng: random.Random, count: int, length: int) -> list[Request]:
-    """`count` requests that decode."""
+    """Returns `count` requests that decode."""
     vocab_size = engine.executor.spec.vocab_size
     requests = [
         engine.submit([rng.randrange(vocab_size) for _ in range(length)], ENDLESS)
@@ -64,7 +64,8 @@ def step_ms(engine: Engine) -> float:
 
 
 def inter_token(make: Callable[[int], Engine], budget: int, num_rounds: int) -> Found:
-    """Every running request gets a token in each step, so a gap is what a step takes."""
+    """Measures inter-token latencies. Every running request gets a token in each step, so a gap is
+    the time of a step."""
     engine, rng = make(budget), random.Random(0)
     running = start(engine, rng, NUM_RUNNING, 32)
     length = min(LONG_PROMPT, engine.executor.spec.max_positions - 1)

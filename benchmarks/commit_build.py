@@ -1,4 +1,4 @@
-"""A commit of this repository, compiled into a folder of its own, with its drivers beside it."""
+"""Compiles a commit of this repository into its own folder, with its drivers beside it."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ class BuildError(ParedownError):
 
 
 def commit_id(ref: str, root: Path = ROOT) -> str:
-    """The full name of a branch, a tag or any other expression of git's. Raises ConfigError."""
+    """Returns the full id of a branch, a tag or any other git expression. Raises ConfigError."""
     found = subprocess.run(
         ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"],
         cwd=root,
@@ -31,8 +31,8 @@ def commit_id(ref: str, root: Path = ROOT) -> str:
 
 
 def build_of(commit: str | None, folder: Path) -> Build:
-    """The build of a full commit id, below the absolute path `folder`, or what is installed here.
-    Raises BuildError."""
+    """Returns the build of a full commit id, below the absolute path `folder`, or the installed
+    one. Raises BuildError."""
     if commit is None:
         return INSTALLED
     print(f"{commit[:12]} is compiled where it is new", file=sys.stderr, flush=True)
@@ -40,8 +40,8 @@ def build_of(commit: str | None, folder: Path) -> Build:
 
 
 def built_commit(commit: str, folder: Path, root: Path = ROOT) -> Build:
-    """The build of a full commit id, below the absolute path `folder`. A commit is compiled when it
-    is asked for the first time (minutes). Raises BuildError."""
+    """Returns the build of a full commit id, below the absolute path `folder`. A commit is compiled
+    on first use, which takes minutes. Raises BuildError."""
     place = folder / commit
     build = Build(tree=place / "tree", packages=place / "packages")
     if place.is_dir():

@@ -1,4 +1,4 @@
-"""Us and the peers in one run, in turns, on the same random weights of true shapes.
+"""Measures us and the peers in turn in one run, on the same random weights of true shapes.
 
     python -m benchmarks.cpu_peers --rounds 7 --json runs/bench/cpu_peers.json
     python -m benchmarks.cpu_peers --models llama-3.2-1b --cases decode --peers llama.cpp
@@ -68,7 +68,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def parse_output_formats(pairs: Sequence[str]) -> dict[str, str]:
-    """Raises ConfigError for what is no FORMAT=OUTPUT of the formats that are measured."""
+    """Parses FORMAT=OUTPUT pairs. Raises ConfigError for anything else than measured formats."""
     found = {}
     for pair in pairs:
         name, _, output = pair.partition("=")
@@ -83,7 +83,7 @@ def parse_output_formats(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def chosen_cases(args: argparse.Namespace) -> list[Case]:
-    """Raises ConfigError where the words fit no case."""
+    """Returns the chosen cases. Raises ConfigError where the words match no case."""
     output_formats = parse_output_formats(args.output_formats)
     cases = [
         case
@@ -102,7 +102,8 @@ def chosen_cases(args: argparse.Namespace) -> list[Case]:
 
 
 def measure(args: argparse.Namespace, cases: Sequence[Case]) -> dict[str, Any]:
-    """Prints each row's name as it comes; a peer that cannot run is left out with its reason."""
+    """Measures the cases and prints each row's name; a peer that cannot run is left out with its
+    reason."""
     with Children(logs=args.folder / "logs") as children:
         infos: dict[str, dict[str, Any]] = {}
         for name in (OURS, *args.peers):
@@ -138,7 +139,8 @@ def measure(args: argparse.Namespace, cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """What --json wrote. ConfigError: the file cannot be read, or is not of this version."""
+    """Reads the output of --json. Raises ConfigError if the file is unreadable or of another
+    version."""
     try:
         document: dict[str, Any] = json.loads(path.read_text())
         text(document)

@@ -69,7 +69,7 @@ def main() -> None:
 def read_inputs(
     checkpoint: Checkpoint, decoder: Decoder, layer: Layer, args: argparse.Namespace
 ) -> dict[str, Tensor]:
-    """[N, I] by point, of the beginning of valid.txt."""
+    """Returns inputs [N, I] by point, from the beginning of valid.txt."""
     path = (args.data / DATA_TEXT).with_name("valid.txt")
     tokenizer = Tokenizer.open(checkpoint.path)
     text = choose_text(path, tokenizer, args.tokens, _no_executor, WINDOW_TOKENS)
@@ -88,7 +88,7 @@ def read_inputs(
 
 
 def losses(weight_OI: Tensor, x_NI: Tensor, target: LayerTarget) -> dict[str, list[float]]:
-    """By shrinkage, for each of NUM_TOKENS."""
+    """Returns the losses by shrinkage, for each of NUM_TOKENS."""
     shown_NI, held_out_NI = x_NI.chunk(2)
     hessian_II = 2 / len(held_out_NI) * held_out_NI.T @ held_out_NI
     order = torch.randperm(len(shown_NI), generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""The arithmetic of the table: from seconds of rounds to ratios, MBU, MFU and verdicts."""
+"""Computes the table's figures: from seconds of rounds to ratios, MBU, MFU and verdicts."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from benchmarks.cases import Bar
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """The median of the rounds, and their least and greatest."""
+    """The median of the rounds with their minimum and maximum."""
 
     median: float
     min: float
@@ -22,8 +22,8 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """What the machine gave in short readings right before and right after a turn: the most, and
-    the mean over their time, which is less where neighbours take their share now and then."""
+    """The machine's limit from short readings around a turn: the maximum, and the mean over their
+    time, which is lower where other programs interfere."""
 
     best: float
     mean: float
@@ -36,19 +36,20 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Rivalry:
-    """Our rate over that of the best peer, which has the highest median."""
+    """Our rate over that of the best peer, the one with the highest median."""
 
     best_peer: str
     ratio: Spread
 
 
 def rates(num_tokens: int, seconds: Sequence[float]) -> list[float]:
-    """Tokens per second of each round."""
+    """Returns the tokens per second of each round."""
     return [num_tokens / one for one in seconds]
 
 
 def rival(ours: Sequence[float], peers: Mapping[str, Sequence[float]]) -> Rivalry | None:
-    """Round by round, so that what slows a whole round cancels; None without a peer."""
+    """Compares round by round, so that what slows a whole round cancels out; returns None without
+    peers."""
     if not peers:
         return None
     best = max(peers, key=lambda name: statistics.median(peers[name]))
@@ -64,22 +65,22 @@ def decode_bytes(
     num_steps: int,
     num_sequences: int,
 ) -> int:
-    """What a step reads in the middle of a decode: all weights once, and every sequence's keys and
-    values."""
+    """Returns the bytes that a step reads in the middle of a decode: all weights once, and every
+    sequence's keys and values."""
     context = prompt_tokens + num_steps // 2
     return weight_bytes + num_sequences * context * kv_token_bytes
 
 
 def mbu(steps_per_s: Sequence[float], step_bytes: int, bandwidths: Sequence[float]) -> list[float]:
-    """Model bandwidth utilization of each round, over a bandwidth of that round."""
+    """Returns the model bandwidth utilization of each round, relative to that round's bandwidth."""
     return [rate * step_bytes / limit for rate, limit in zip(steps_per_s, bandwidths, strict=True)]
 
 
 def mfu(
     tokens_per_s: Sequence[float], num_linear_parameters: int, peaks: Sequence[float]
 ) -> list[float]:
-    """Model FLOPs utilization of each round: 2 operations per weight of the linear layers and
-    token, over a peak of that round. Attention and the output layer do not count."""
+    """Returns the model FLOPs utilization of each round: 2 operations per token and linear weight,
+    relative to that round's peak. Attention and the output layer are not counted."""
     return [
         2 * num_linear_parameters * rate / limit
         for rate, limit in zip(tokens_per_s, peaks, strict=True)
@@ -89,7 +90,7 @@ def mfu(
 def verdict(
     bar: Bar, *, ratio: float | None, utilization: float | None, seconds: float | None
 ) -> bool | None:
-    """Whether every figure that the bar asks for is there and reaches it; None for no bar."""
+    """Returns whether every figure of the bar exists and reaches it; None without a bar."""
     asked = [
         (bar.min_ratio, ratio, 1),
         (bar.min_utilization, utilization, 1),

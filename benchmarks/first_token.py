@@ -16,11 +16,11 @@ from benchmarks.peers import OURS
 
 PROMPT = "Once upon a time"
 PROGRAM = str(Path(sys.executable).parent / "paredown")
-# As much as a process may say of what went wrong.
+# The limit for a failed process's error text.
 COMPLAINT_CHARACTERS = 600
 TIMEOUT_S = 300.0
 
-# Commands by the name of their settings, of which the fastest is measured.
+# Commands by the name of their settings; the fastest is measured.
 StartCommands = Callable[[Path, Variant, int], Mapping[str, list[str]]]
 
 
@@ -46,11 +46,12 @@ START_COMMANDS: Mapping[str, StartCommands] = {
 
 
 class StartError(Exception):
-    """A process ended without its first token, or did not come to it."""
+    """A process ended or timed out before its first token."""
 
 
 def seconds_to_first_byte(command: list[str], timeout_s: float = TIMEOUT_S) -> float:
-    """Of a command that runs in the project's folder. Raises StartError with what it said."""
+    """Returns the seconds of a command that runs in the project's folder. Raises StartError with
+    its output."""
     with tempfile.TemporaryFile() as complaints:
         started = time.perf_counter()
         with subprocess.Popen(

@@ -1,4 +1,5 @@
-"""How far golden logits are apart between instruction sets, and what checking them at a load costs.
+"""Measures how golden logits differ between instruction sets, and what checking them costs at a
+load.
 
     python -m benchmarks.golden [MODEL] [--json]
 
@@ -46,7 +47,7 @@ NUM_LOADS = 9
 
 
 def golden_logits(checkpoint: Checkpoint) -> dict[str, Logits]:
-    """By instruction set."""
+    """Returns the logits by instruction set."""
     found = {}
     for isa in supported_isas():
         os.environ[ENVIRONMENT_VARIABLE] = isa
@@ -62,7 +63,7 @@ def difference(golden: GoldenLogits, logits_TV: Logits) -> float:
 
 
 def largest_difference(logits: dict[str, Logits]) -> tuple[float, str]:
-    """With the two sets, the one that verified first."""
+    """Returns the largest difference with its two sets, the verifying one first."""
     return max(
         (difference(make_golden(logits[there], {}), logits[here]), f"{there}, {here}")
         for there, here in itertools.permutations(logits, 2)

@@ -1,4 +1,4 @@
-"""The torch executor on a GPU beside Transformers, on models of random weights.
+"""Compares the torch executor on a GPU with Transformers, on models of random weights.
 
     python -m benchmarks.gpu [--device cuda] [--shape 0.5b 1b] [--batch 1 8] [--json]
 
@@ -71,7 +71,8 @@ SHAPES: dict[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """`spread` is the largest distance of a round's decoding from the median, as a share of it."""
+    """One result. `spread` is the largest relative distance of a round's decoding from the
+    median."""
 
     shape: str
     who: str
@@ -106,7 +107,7 @@ def main() -> None:
 
 
 def copy_bandwidth(device: Device) -> float:
-    """Bytes read and written per second by a copy on the device."""
+    """Returns the bytes per second that a copy on the device reads and writes."""
     source = torch.rand(_COPY_BYTES // 4 // (1 if device == "cuda" else 8), device=device)
     target = torch.empty_like(source)
     seconds = []
@@ -124,7 +125,7 @@ def measure_shape(
 ) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = write_random(shape, Path(folder), device)
-        # The first requests go on while the prompts of the last are computed.
+        # The first requests continue while the last prompts are computed.
         most_tokens = NUM_PROMPT_TOKENS + NUM_DECODE_TOKENS + 2 * max(batches)
         num_pages = max(batches) * -(-most_tokens // PAGE_SIZE)
         options = RunOptions(executor="torch", device=device, num_pages=num_pages)
@@ -153,7 +154,7 @@ def measure_shape(
 
 
 def write_random(shape: str, folder: Path, device: Device) -> Path:
-    """A checkpoint of random weights in bf16."""
+    """Writes a bf16 checkpoint of random weights."""
     torch.manual_seed(0)
     with torch.device(device):
         model = cast(Any, AutoModelForCausalLM).from_config(SHAPES[shape](), dtype=torch.bfloat16)
@@ -162,13 +163,13 @@ def write_random(shape: str, folder: Path, device: Device) -> Path:
 
 
 def prompts(batch: int) -> list[list[int]]:
-    """Prompts that share no page."""
+    """Returns prompts that share no page."""
     numbers = torch.randint(100, 8000, (batch, NUM_PROMPT_TOKENS), generator=torch.Generator())
     return [[int(one) for one in row] for row in numbers]
 
 
 def engine_round(executor: LoadedExecutor, batch: int) -> Round:
-    """Steps until each request has its first token, and as many as there are to decode."""
+    """Steps until each request has its first token and all tokens to decode."""
     config = ScheduleConfig(max_step_tokens=NUM_PROMPT_TOKENS, prefix_cache=False)
     engine = Engine(executor, Tokenizer.open(resolve_model(None)), config)
     params = SamplingParams(max_tokens=None, temperature=0, ignore_eos=True)
@@ -185,7 +186,7 @@ def engine_round(executor: LoadedExecutor, batch: int) -> Round:
 
 
 def peer_round(model: Any, batch: int, device: Device) -> Round:
-    """Greedy decoding of Transformers without the rest of its `generate`, all prompts in a call."""
+    """Decodes greedily with Transformers' forward pass alone, with all prompts in one call."""
     token_ids = torch.tensor(prompts(batch), device=device)
     cache = DynamicCache(config=model.config)
     _wait(device)
@@ -202,7 +203,7 @@ def peer_round(model: Any, batch: int, device: Device) -> Round:
 
 
 def make_row(shape: str, who: str, batch: int, rounds: Sequence[Round], floor_s: float) -> Row:
-    """`floor_s` is what a step takes that does nothing but read what it must."""
+    """Returns a row; `floor_s` is the time of a step that only reads what it must."""
     steps = [one.decode_s / NUM_DECODE_TOKENS for one in rounds]
     step_s = statistics.median(steps)
     prefill_s = statistics.median(one.prefill_s for one in rounds)
@@ -219,13 +220,13 @@ def make_row(shape: str, who: str, batch: int, rounds: Sequence[Round], floor_s:
 
 
 def _likeliest(model: Any, token_ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
-    """[B, 1]"""
+    """Returns the most likely tokens, [B, 1]."""
     logits: torch.Tensor = model(token_ids, past_key_values=cache, logits_to_keep=1).logits
     return logits[:, -1].argmax(-1, keepdim=True)
 
 
 def _context() -> int:
-    """Tokens of a request halfway through decoding."""
+    """Returns the tokens of a request halfway through decoding."""
     return NUM_PROMPT_TOKENS + NUM_DECODE_TOKENS // 2
 
 

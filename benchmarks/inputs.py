@@ -35,7 +35,7 @@ NUM_ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Tokens per second of one task, round by round."""
+    """Tokens per second of one task in each round."""
 
     model: str
     weights: str
@@ -48,21 +48,21 @@ class Row:
 
 
 def ways(weights: str) -> Mapping[str, WeightSpec]:
-    """The weights in each reading of inputs, and bf16 weights, by name."""
+    """Returns the weights with each format of inputs, and bf16 weights, by name."""
     plain = FORMATS[weights]
     found = {f"{weights}, inputs {one}": replace(plain, activations=one) for one in INPUTS}
     return {**found, "bf16": WeightSpec(dtype="bf16")}
 
 
 def prompt_step(step: int) -> list[SequenceSlice]:
-    """All tokens of a prompt."""
+    """Returns all tokens of a prompt."""
     tokens = [i % 1000 for i in range(PROMPT_TOKENS)]
     return [SequenceSlice(token_ids=tokens, start=0, pages=list(range(PROMPT_PAGES)), num_logits=1)]
 
 
 def decode_step(step: int, num_sequences: int) -> list[SequenceSlice]:
-    """A token of each sequence. They share the pages of a prompt but the last, where each writes
-    to one of its own."""
+    """Returns one token per sequence. They share a prompt's pages, except the last, where each
+    writes to its own."""
     start = PROMPT_TOKENS - PAGE_SIZE + step % PAGE_SIZE
     shared = range(PROMPT_PAGES - 1)
     return [
@@ -74,7 +74,7 @@ def decode_step(step: int, num_sequences: int) -> list[SequenceSlice]:
 
 
 def measure_round(executor: LoadedExecutor) -> dict[str, float]:
-    """Tokens per second by task."""
+    """Returns tokens per second by task."""
     tasks = {
         f"prompt of {PROMPT_TOKENS}": [prompt_step(0)],
         "decode": [decode_step(step, 1) for step in range(DECODE_STEPS)],
@@ -91,7 +91,7 @@ def measure_round(executor: LoadedExecutor) -> dict[str, float]:
 
 
 def measure(model: str, weights: str, num_threads: int, num_rounds: int) -> list[Row]:
-    """In turn, after a round that does not count."""
+    """Measures all in turn, after a warm-up round."""
     spec, kv = spec_from_config(CONFIGS[model]), KVSpec(num_pages=PROMPT_PAGES + BATCH)
     executors = {
         name: random_model(spec, one, kv, num_threads) for name, one in ways(weights).items()

@@ -1,4 +1,4 @@
-"""Speed of the native linear layers over shapes and formats, beside oneDNN and this machine.
+"""Measures the native linear layers over shapes and formats, relative to oneDNN and this machine.
 
     python benchmarks/linear.py [--isa avx2] [--threads 2] [--json]
 
@@ -28,7 +28,7 @@ from paredown.kernels.probe import default_num_threads, measure_bandwidth, measu
 from references.linear import LinearCase, random_case, random_stepped_case
 
 SHAPES = ((896, 384), (2048, 2048), (8192, 2048))
-# Name, weight, columns of a group, activations, and whose peak they are held against.
+# Name, weight, columns of a group, activations, and the arithmetic whose peak is the limit.
 Form = tuple[str, int | None, str, str]
 FORMATS: dict[str, Form] = {
     "fp32": ("fp32", None, "fp32", "fp32"),
@@ -46,13 +46,13 @@ FORMATS: dict[str, Form] = {
 }
 NUM_TOKENS = (1, 8, 32, 512)
 NUM_ROUNDS = 9
-# After a call, oneDNN's threads spin for some milliseconds, on cores that whoever comes next needs.
+# oneDNN's threads spin for some milliseconds after a call, which would slow the next job.
 ONEDNN_REST_S = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement: median time and what it is of the machine's limit."""
+    """One measurement: the median time and its share of the machine's limit."""
 
     rows: int
     columns: int
@@ -66,8 +66,8 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A layer ready to run. `start(num_tokens)` makes an input and gives the call to be timed,
-    after which nothing runs for `rest_s`."""
+    """A layer ready to run. `start(num_tokens)` makes an input and returns the call to time, after
+    which nothing runs for `rest_s`."""
 
     name: str
     num_bytes: int

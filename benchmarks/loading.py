@@ -1,4 +1,4 @@
-"""How long a checkpoint takes from the start of a process to its first token.
+"""Measures the time from the start of a process to its first token, by way of loading.
 
     python -m benchmarks.loading [--models llama-3.2-1b] [--format int4-g32] [--rounds 7] [--json]
 
@@ -54,7 +54,7 @@ def run_command(command: list[str]) -> dict[str, float]:
 
 
 def measure(root: Path, variant: Variant, num_threads: int, rounds: int) -> dict[str, object]:
-    """Spreads in seconds by way and phase."""
+    """Returns spreads in seconds by way and phase."""
     folder = paredown_folder(root, variant)
     (command,) = paredown_commands(root, variant, num_threads).values()
     os.environ.pop(VARIABLE, None)

@@ -23,16 +23,17 @@ from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE
 
 Task = Literal["ttft", "tpot"]
-# Steps after prompts that do not count.
+# Warm-up steps after prompts.
 NUM_WARMING = 3
-# Short prompts for this time before one that counts: what ran before was another process.
+# Short prompts run for this time before a measurement, because another process ran before.
 _WARMING_S = 0.05
 _WARMING_TOKENS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """TTFT of a prompt of `num_tokens` alone, or TPOT of `batch` sequences of about so many."""
+    """A TTFT point with one prompt of `num_tokens`, or a TPOT point with `batch` sequences of about
+    that length."""
 
     task: Task
     num_tokens: int
@@ -45,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A checkpoint's points; `num_steps` steps of decoding in a round."""
+    """A checkpoint's points; a round has `num_steps` decode steps."""
 
     folder: Path
     points: tuple[Point, ...]
@@ -53,13 +54,14 @@ class Job:
     num_steps: int
 
     def max_tokens(self, point: Point) -> int:
-        """Enough for the first sequence to go on while the prompts of the others are computed."""
+        """Returns enough for the first sequence to continue while the other prompts are
+        computed."""
         prompt_steps = point.batch * -(-point.num_tokens // (MAX_STEP_TOKENS - point.batch)) + 1
         return 1 if point.task == "ttft" else prompt_steps + NUM_WARMING + self.num_steps + 1
 
     @property
     def num_pages(self) -> int:
-        """For the largest point."""
+        """Returns the pages for the largest point."""
         return max(
             point.batch * (-(-(point.num_tokens + self.max_tokens(point)) // PAGE_SIZE))
             for point in self.points
@@ -68,7 +70,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Of all that happens, and of the executor's steps in it."""
+    """The seconds of everything, and of the executor's steps."""
 
     whole: float
     executor: float
@@ -86,7 +88,7 @@ class Measured:
 
 
 class Serving:
-    """A job's model, loaded; its points are measured in rounds."""
+    """A job's loaded model, whose points are measured in rounds."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -125,8 +127,8 @@ class Serving:
 
 
 class ServingProcess:
-    """A Serving in a fresh process, to be used in a `with`. `spent_s` is how long the rounds of
-    each point have taken."""
+    """A Serving in a fresh process, used as a context manager. `spent_s` is the time of each
+    point's rounds."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -150,7 +152,7 @@ class ServingProcess:
         return self._pool.apply(_measured)
 
 
-# Of a process that a ServingProcess has begun.
+# The model of a process that a ServingProcess has started.
 _servings = list[Serving]()
 
 
@@ -167,7 +169,7 @@ def _measured() -> Measured:
 
 
 def own_bytes() -> int:
-    """Resident memory of this process that is not a file's."""
+    """Returns this process's resident memory without file mappings."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -175,7 +177,7 @@ def own_bytes() -> int:
 
 
 def _first_token(engine: Engine, timer: StepTimer, point: Point) -> Seconds:
-    """From the arrival of a prompt on."""
+    """Measures from the arrival of a prompt."""
     prompt, params = _prompt(timer, point.num_tokens, 0), _params(1)
 
     def answer() -> None:
@@ -187,7 +189,7 @@ def _first_token(engine: Engine, timer: StepTimer, point: Point) -> Seconds:
 
 
 def _decode_steps(engine: Engine, timer: StepTimer, point: Point, job: Job) -> list[Seconds]:
-    """Steps in which every sequence gets a token and nothing else happens."""
+    """Measures steps in which every sequence gets a token and nothing else happens."""
     params = _params(job.max_tokens(point))
     requests = [
         engine.submit(_prompt(timer, point.num_tokens, number), params)

@@ -1,4 +1,4 @@
-"""Offline throughput: 64 mixed requests at once, our engine and llama.cpp in turn.
+"""Measures offline throughput: 64 mixed requests at once, on our engine and llama.cpp in turn.
 
     python -m benchmarks.offline [--models qwen2.5-0.5b default] [--rounds 5] [--json OUT.json]
     python -m benchmarks.offline --quick
@@ -49,13 +49,13 @@ VARIANTS = {
 }
 MODELS = ("qwen2.5-0.5b", PACKAGED)
 BAR = 1.5
-# Settings are tried on requests that are so much shorter.
+# Settings are tried on requests that are shorter by this factor.
 TRIAL_SHARE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mix:
-    """How many requests, and between which bounds their lengths are drawn, uniformly."""
+    """The number of requests, and the bounds of their uniformly drawn lengths."""
 
     num_requests: int = 64
     inputs: tuple[int, int] = (16, 1024)
@@ -74,7 +74,7 @@ QUICK = Mix(num_requests=12, inputs=(8, 64), outputs=(4, 16))
 def make_jobs(
     lengths: list[tuple[int, int]], vocab_size: int, seed: int, share: int = 1
 ) -> list[Job]:
-    """Prompts of random tokens; with a `share` all lengths are divided by it."""
+    """Returns prompts of random tokens; `share` divides all lengths."""
     rng = np.random.default_rng((1, seed))
     return [
         (rng.integers(vocab_size, size=-(-num_input // share)).tolist(), -(-num_output // share))
@@ -84,7 +84,7 @@ def make_jobs(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Of one model; `seconds` has a value per round for each."""
+    """The result of one model; `seconds` has a value per round for each engine."""
 
     model: str
     format: str
@@ -128,7 +128,7 @@ class Result:
 def measure(
     children: Children, root: Path, model: str, mix: Mix, args: argparse.Namespace
 ) -> Result:
-    """Raises PeerError for an engine that does not run."""
+    """Measures one model. Raises PeerError for an engine that does not run."""
     variant = VARIANTS[model]
     make_files(root, variant, (OURS, THEIRS))
     vocab_size = Checkpoint.open(bf16_folder(root, model)).spec.vocab_size

@@ -1,4 +1,4 @@
-"""What outlier channels cost in 8 bits, and what SmoothQuant and LLM.int8() save of it.
+"""Measures what outlier channels cost in 8 bits, and how much SmoothQuant and LLM.int8() recover.
 
     python -m benchmarks.outliers [--channels 4] [--factor 256] [--tokens 16384] [--samples 128]
         [--json OUT]
@@ -50,21 +50,22 @@ from paredown.models.roles import linear_roles
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ActivationDType, WeightSpec
 
-# The last is dynamic, one scale for the whole window; no stored form asks for it.
+# The last is dynamic with one scale for the whole window; no stored form uses it.
 Inputs = Literal["int8_row", "int8_static", "int8_tensor"]
 Runner = Literal["native", "PyTorch"]
 LEVELS: dict[str, Inputs] = {"O1": "int8_row", "O2": "int8_tensor", "O3": "int8_static"}
 W8A8 = WeightSpec(dtype="int8", activations="int8_row")
 W8A8_STATIC = WeightSpec(dtype="int8", activations="int8_static")
 PER_TENSOR = RTN(per_tensor=True)
-# Of the calibration, for the scales of queries, keys and values.
+# Calibration windows for the scales of queries, keys and values.
 NUM_ATTENTION_WINDOWS = 8
 SQ_BAR, LLM_INT8_BAR = 0.70, 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """`closed` is the share of the gap to the row `baseline`, `bar` what it is to be at least."""
+    """`closed` is the share of the gap to the row `baseline` that is closed; `bar` is its
+    target."""
 
     name: str
     runs_on: Runner
@@ -75,7 +76,7 @@ class Row:
 
 
 class Bench:
-    """The model with outliers, what it is measured on, and the rows so far."""
+    """The model with outliers, its evaluation text, and the rows so far."""
 
     def __init__(
         self, model: Checkpoint, text: EvalText, calibration: Calibration, folder: Path
@@ -178,7 +179,8 @@ class Bench:
 
 
 def round_inputs(checkpoint: Checkpoint, inputs: Inputs, decoder: Decoder) -> None:
-    """Every linear layer inside the layers reads its inputs so; static scales are the stored."""
+    """Rounds the inputs of every linear layer inside the layers; static scales are the stored
+    ones."""
     for number, layer in enumerate(decoder.layers):
         for role in linear_roles(decoder.spec, number):
             scale = checkpoint.linear(role, number).input_scale

@@ -1,4 +1,4 @@
-"""Answers that are given: a model computes every step in full, but its text is another's."""
+"""Prescribed answers: the model computes every step in full, but the text is given."""
 
 import random
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from paredown.executors.wrapped_executor import WrappedExecutor
 
 
 def scripted(executor: Executor, scripts: Sequence[list[int]]) -> Executor:
-    """One sequence at a time, which the logits make go on as the one of `scripts` does that begins
-    with its prompt. For what a small model or random weights do not write: a copy of the prompt, or
-    the text of a better model."""
+    """Makes the executor's logits follow a script, for one sequence at a time: the one of `scripts`
+    that begins with its prompt. This yields text that small or random models do not write, such as
+    a copy of the prompt or a better model's text."""
     script: list[int] = []
 
     def step(slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
@@ -34,13 +34,13 @@ def scripted(executor: Executor, scripts: Sequence[list[int]]) -> Executor:
 
 
 def script_of(scripts: Sequence[list[int]], token_ids: list[int]) -> list[int]:
-    """The one that begins with these tokens."""
+    """Returns the script that begins with these tokens."""
     return next(one for one in scripts if one[: len(token_ids)] == token_ids)
 
 
 class ReplayProposer:
-    """Asks a draft model for the time it takes, and proposes what a script says: each draft token
-    comes true with probability `rate`."""
+    """Runs a draft model for its time but proposes the script's tokens: each draft token is
+    accepted with probability `rate`."""
 
     def __init__(self, draft: Proposer, scripts: Sequence[list[int]], rate: float) -> None:
         self._draft = draft

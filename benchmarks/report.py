@@ -1,4 +1,4 @@
-"""From runs to rows, and rows as text, Markdown and JSON."""
+"""Turns runs into rows, and rows into text, Markdown and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -78,7 +78,7 @@ def as_json(
 
 
 def table(document: Mapping[str, Any]) -> list[list[str]]:
-    """Headings and cells of a JSON document."""
+    """Returns headings and cells of a JSON document."""
     names = [OURS]
     for row in document["rows"]:
         names += [name for name in row["rates"] if name not in names and " " not in name]
@@ -112,7 +112,7 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
-    """The machine, the peers, and who could not be measured."""
+    """Returns the machine, the peers, and those that could not be measured."""
     machine = document["machine"]
     found = [
         f"{machine['date']}, {machine['name']}, {machine['num_threads']} threads of "

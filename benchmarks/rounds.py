@@ -1,4 +1,4 @@
-"""Runs a case: everyone in turn, round by round, with the machine's limit in between."""
+"""Runs a case in rounds: everyone in turn, with the machine's limit measured in between."""
 
 import contextlib
 import statistics
@@ -21,8 +21,8 @@ from paredown.models.checkpoint import Checkpoint
 
 # A case that takes long has fewer rounds, but never fewer than these.
 MIN_ROUNDS = 3
-# A peer so many times slower than the fastest one, in the round that does not count and again after
-# it, can be no mark for us: it is not run any more.
+# A peer that is this many times slower than the fastest, in the warm-up round and again after it,
+# is no useful mark and is dropped.
 MAX_PEER_RATIO = 3.0
 # A turn that is over in half of this is repeated for about so long, and the first time does not
 # count: it pays for threads that sleep, caches that others have filled, and cores that others still
@@ -32,14 +32,15 @@ TURN_S = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """How often a case is run: `most` times, or as often as fits in `case_s` seconds, if that is
-    fewer; never fewer than MIN_ROUNDS where `most` allows."""
+    """How often a case is run: `most` times, or fewer if they exceed `case_s` seconds, but at least
+    MIN_ROUNDS where `most` allows."""
 
     most: int
     case_s: float
 
     def are_done(self, number: int, seconds: float) -> bool:
-        """After round `number`, 1 the first, `seconds` since that began."""
+        """Returns whether to stop after round `number`, counted from 1, `seconds` after its
+        start."""
         return number >= self.most or (number >= MIN_ROUNDS and seconds > self.case_s)
 
 
@@ -61,7 +62,7 @@ class Run:
 
 @dataclass
 class Children:
-    """A process for each name, started when needed, and again after a crash."""
+    """A process for each name, started when needed and again after a crash."""
 
     logs: Path
     targets: Mapping[str, Target] = field(default_factory=lambda: {**PEERS, "machine": MACHINE})
@@ -81,7 +82,8 @@ class Children:
             child.stop()
 
     def get(self, name: str) -> ChildPeer:
-        """`name` is a key of the targets; "paredown kv-bf16" is another process of "paredown"."""
+        """Returns the process for `name`, a key of the targets; "paredown kv-bf16" is another
+        process of "paredown"."""
         child = self._running.get(name)
         if child is None or not child.is_alive:
             target = self.targets[name.split(" ")[0]]
@@ -91,7 +93,7 @@ class Children:
         return child
 
     def close(self, name: str) -> None:
-        """Frees the model of a process that is alive, left out of a case or not."""
+        """Frees the model of a live process, whether or not it took part in a case."""
         child = self._running.get(name)
         if child is not None and child.is_alive:
             with contextlib.suppress(PeerError):  # it ends with the process
@@ -99,7 +101,7 @@ class Children:
 
 
 def make_files(root: Path, variant: Variant, names: Sequence[str]) -> None:
-    """Writes the files that are not there yet, before anything is timed."""
+    """Writes missing files before anything is timed."""
     paredown_folder(root, variant)
     if "llama.cpp" in names:
         gguf_file(root, variant)
@@ -114,7 +116,7 @@ def run_case(
     num_threads: int,
     rounds: Rounds,
 ) -> Run:
-    """Measures `names` (ours among them) after a round that does not count."""
+    """Measures `names` (ours among them) after a warm-up round."""
     names = list(names) if case.with_peers else [OURS]
     make_files(root, case.variant, names)
     if case.task == "start":
@@ -182,8 +184,8 @@ class _CaseRun:
         return {name: elapsed for name, elapsed in found.items() if elapsed is not None}
 
     def _again_where_slow(self, seconds: Mapping[str, float]) -> dict[str, float]:
-        """Seconds of the peers, who have another turn where they were slow: the first one may be an
-        engine's first work with a model."""
+        """Repeats the turn of slow peers, because the first may be an engine's first work with a
+        model; returns the peers' seconds."""
         peers = {name: elapsed for name, elapsed in seconds.items() if name.split(" ")[0] != OURS}
         had_another = set[str]()
         while slow := _slow_peers(peers) - had_another:
@@ -245,7 +247,8 @@ class _CaseRun:
         )
 
     def _call(self, name: str, method: str, *arguments: object) -> Any:
-        """Calls a model's method; None for a model that has failed, whose first failure is kept."""
+        """Calls a model's method; returns None for a model that has failed, whose first failure is
+        kept."""
         if name in self._failures:
             return None
         try:
@@ -294,7 +297,7 @@ def _run_starts(
 
 
 def _fastest_start(choices: Mapping[str, list[str]]) -> str:
-    """By name, once the files are in the page cache."""
+    """Returns the name of the fastest start, once the files are in the page cache."""
     for command in choices.values():
         seconds_to_first_byte(command)
     found = try_settings(list(choices), lambda name: seconds_to_first_byte(choices[name]))

@@ -1,4 +1,4 @@
-"""The simulator beside a real run of our server: the same requests at the same times.
+"""Compares the simulator with a real run of our server: the same requests at the same times.
 
     python -m benchmarks.simulation [--model FOLDER] [--trace FILE] [--rates 3 6 9] [--seconds 60]
                                     [--threads 1] [--quick] [--json]
@@ -100,7 +100,7 @@ def poisson(trace: Trace, rate: float, num_requests: int, seed: int) -> list[Arr
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """`others` are sent before, between and after its slices."""
+    """A run; `others` are sent before, between and after its slices."""
 
     name: str
     slices: list[list[Arrival]]
@@ -118,7 +118,7 @@ def poisson_run(trace: Trace, rate: float, seconds: float, seed: int) -> Run:
 
 
 def trace_run(trace: Trace, rate: float, seconds: float) -> Run:
-    """The first requests of a trace; the others are those that follow in it."""
+    """Returns a run of a trace's first requests; its `others` are those that follow."""
     num_requests, num_others = _num_requests(rate, seconds), _num_requests(rate, SLICE_S)
     pieces = slices(trace.first(num_requests).at_rate(rate).requests)
     rest = trace.first(num_requests + (len(pieces) + 1) * num_others).at_rate(rate).requests
@@ -137,7 +137,7 @@ def _from_its_first(arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Steps of a run at some rate, and what HTTP added to its requests."""
+    """The steps of a run at some rate, and what HTTP added to its requests."""
 
     steps: list[RecordedStep]
     extra_ttfts_s: list[float]
@@ -173,7 +173,7 @@ def evenly_picked(values: list[float]) -> list[float]:
 def simulated(
     arrivals: Sequence[Arrival], seen: Exchange, cost: FittedStep, fleet: Fleet
 ) -> tuple[list[float], list[float]]:
-    """Seconds to the first and to the last token, as the engine would have them."""
+    """Returns the seconds to the first and the last token in the engine."""
     first_s = min(seen.sent_s)
     sent = sorted(
         (
@@ -188,7 +188,7 @@ def simulated(
 
 
 def slices(arrivals: Sequence[Arrival]) -> list[list[Arrival]]:
-    """Of SLICE_S each, whose times begin at 0."""
+    """Returns slices of SLICE_S each, whose times begin at 0."""
     found: dict[int, list[Arrival]] = {}
     for one in arrivals:
         number = int(one.at_s // SLICE_S)
@@ -204,7 +204,7 @@ class Slice:
 
 @dataclass
 class Comparison:
-    """Of all slices of a run: seconds, and by how much each single step was off."""
+    """The seconds of all slices of a run, and the error of each single step."""
 
     real_ttfts_s: list[float] = field(default_factory=list)
     real_e2es_s: list[float] = field(default_factory=list)
@@ -252,7 +252,7 @@ class Comparison:
 def record(
     url: str, engine: RecordingEngine, runs: Sequence[Run]
 ) -> list[tuple[list[Slice], list[Calibration]]]:
-    """Of each run all slices in turn, and what was sent before, between and after them."""
+    """Records all slices of each run in turn, and what was sent before, between and after them."""
     exchange(url, engine, runs[-1].others[0], seed=9)  # not counted
     found = []
     for number, run in enumerate(runs, start=1):

@@ -1,4 +1,4 @@
-"""How fast the simulator is.
+"""Measures the speed of the simulator.
 
     python -m benchmarks.simulator [--requests 1000000] [--machines 4] [--rates 20 60]
                                    [--input-tokens ~256] [--output-tokens ~128] [--profile] [--json]

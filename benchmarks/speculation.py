@@ -1,4 +1,4 @@
-"""What speculation gains, beside the roofline arithmetic of why.
+"""Measures the gain of speculation, and the roofline arithmetic that explains it.
 
     python -m benchmarks.speculation --data $PAREDOWN_DATA [--only draft lookup batch replay]
         [--fixed] [--rounds 9] [--threads N] [--root runs/bench/models] [--json OUT]
@@ -62,13 +62,13 @@ SECTIONS = ("draft", "lookup", "batch", "replay")
 NUM_PAGES = 512
 MAX_TOKENS = 200
 PROMPT_TOKENS = 32
-# A copy with one token in so many changed, as when a text is corrected.
+# A copy with one of this many tokens changed, as in a corrected text.
 CHANGE_EVERY = 25
 BATCH = 16
 DRAFT_RECIPE = "int4-g32-head-int4-g32"
 FIXED = (1, 2, 3, 4)
 REPLAY_TOKENS = 48
-# Greedy draft tokens of the packaged draft model on text of this kind, where it was not measured.
+# The acceptance of the packaged draft model's greedy tokens on such text, if not measured.
 DEFAULT_RATE = 0.7
 TARGET_1B = Variant(model="llama-3.2-1b", format="int4-g32", output_format="int8")
 DRAFT_1B = Variant(model="llama-3.2-draft-80m", format="int8", output_format="int8")
@@ -82,7 +82,7 @@ class Row:
     section: str
     speed: SpeculationSpeed
     ceiling: float | None = None
-    # The best gain of one K for all, and that K.
+    # The best gain of one K for all requests, and that K.
     fixed: tuple[float, int] | None = None
 
 
@@ -111,7 +111,7 @@ class Bench:
         )
 
     def piece(self, number: int, num_tokens: int) -> list[int]:
-        """Tokens of another place of the text for each number."""
+        """Returns tokens from a different place of the text for each number."""
         start = number * 1009 % (len(self.token_ids) - num_tokens)
         return self.token_ids[start : start + num_tokens]
 
@@ -177,14 +177,14 @@ class Bench:
 def best_fixed(
     config: SpeculationConfig, speed_with: Callable[[SpeculationConfig], SpeculationSpeed]
 ) -> tuple[float, int]:
-    """The best gain of one number of draft tokens for all, and that number."""
+    """Returns the best gain of one number of draft tokens for all, and that number."""
     return max(
         (speed_with(replace(config, max_draft_tokens=k, is_adaptive=False)).gain, k) for k in FIXED
     )
 
 
 def run_draft(bench: Bench, draft_folder: Path) -> float:
-    """The acceptance rate of greedy draft tokens."""
+    """Returns the acceptance rate of greedy draft tokens."""
     found = 0.0
     for label, folder in (("int8 draft", resolve_model("draft")), ("int4 draft", draft_folder)):
         config = SpeculationConfig(kind="draft", draft_model=folder)
@@ -207,7 +207,7 @@ def run_lookup(bench: Bench) -> None:
             requests = RequestRounds(name=f"{kind}, {draw}", rounds=bench.rounds(), params=params)
             bench.compare("lookup", SpeculationConfig(kind=kind), requests, costs)
     copies = [copied(bench.piece(number, PASSAGE_TOKENS)) for number in range(bench.num_rounds + 1)]
-    # The passage stands in the prompt; for "reference" it is given beside it.
+    # The passage is in the prompt; for "reference" it is also given separately.
     scripts = [passage + copy for passage, copy in copies]
     rounds = [[script[: PASSAGE_TOKENS + PROMPT_TOKENS]] for script in scripts]
     bench.compare_scripted(SpeculationConfig(kind="ngram"), scripts, rounds, costs)
@@ -220,7 +220,7 @@ def run_lookup(bench: Bench) -> None:
 
 
 def copied(passage: list[int]) -> tuple[list[int], list[int]]:
-    """A passage, and the same with a token in `CHANGE_EVERY` changed."""
+    """Returns a passage, and the same with a token in `CHANGE_EVERY` changed."""
     return passage, [one ^ (i % CHANGE_EVERY == CHANGE_EVERY - 1) for i, one in enumerate(passage)]
 
 
@@ -237,7 +237,8 @@ def run_batch(bench: Bench) -> None:
 
 
 def run_replay(bench: Bench, root: Path, rate: float) -> None:
-    """A round is one answer; a model of this size takes seconds for it."""
+    """Runs the replay, where a round is one answer, since a model of this size takes seconds for
+    it."""
     target = bench.load(Checkpoint.open(paredown_folder(root, TARGET_1B)))
     draft = bench.load(Checkpoint.open(paredown_folder(root, DRAFT_1B)))
     costs = costs_of(target, draft)

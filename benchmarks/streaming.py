@@ -1,4 +1,5 @@
-"""A text of any length on a model that was trained on short ones (docs/internals/streaming.md).
+"""Measures texts of any length on a model that was trained on short ones
+(docs/internals/streaming.md).
 
     python -m benchmarks.streaming [--model FOLDER] [--text FILE] [--tokens 100000] [--sinks 4]
         [--window 1020] [--generated 20000] [--threads 2] [--json OUT]
@@ -72,7 +73,7 @@ class Scores:
 
 @dataclass(kw_only=True)
 class Growth:
-    """Over a generation: after so many tokens, pages held and the process's memory."""
+    """Pages held and the process's memory after each number of generated tokens."""
 
     num_tokens: list[int] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
@@ -81,7 +82,7 @@ class Growth:
 
 
 def without_end(checkpoint: Checkpoint, window: int | None) -> Checkpoint:
-    """Nothing but the last tokens is seen, or everything, at any length."""
+    """Returns the checkpoint for any length, with a window of the last tokens or none."""
     endless = replace(checkpoint.spec.with_window(window), max_positions=MAX_STREAMED_TOKENS)
     return replace(checkpoint, spec=endless)
 
@@ -93,7 +94,7 @@ def bounded_engine(
     num_threads: int,
     sinks: AttentionSinks | None = None,
 ) -> Engine:
-    """With no more pages than one request of so many tokens can hold."""
+    """Returns an engine with just enough pages for one request of `num_tokens`."""
     config = ScheduleConfig()
     kept = KeptPages.of(Context(spec=checkpoint.spec, sinks=sinks))
     options = RunOptions(
@@ -118,7 +119,8 @@ def score_as_one_request(name: str, engine: Engine, token_ids: list[int]) -> Sco
 
 
 def score_recomputed(executor: LoadedExecutor, token_ids: list[int], size: int) -> Scores:
-    """Of windows of `size` tokens, each from nothing, the last ones (all of the first)."""
+    """Scores the last tokens of windows of `size` tokens, each computed from nothing (all of the
+    first)."""
     started, nll = time.perf_counter(), []
     pages = list(range(-(-size // PAGE_SIZE)))
     end = min(size, len(token_ids) - 1)
@@ -158,7 +160,7 @@ def score_all(
 
 
 def generate(engine: Engine, prompt_token_ids: list[int], num_tokens: int) -> Growth:
-    """So many tokens after a prompt, at temperature 1."""
+    """Generates `num_tokens` tokens after a prompt, at temperature 1."""
     params = SamplingParams(temperature=1, seed=0, max_tokens=num_tokens, ignore_eos=True)
     growth, started = Growth(), time.perf_counter()
     request = engine.submit(prompt_token_ids, params)

@@ -1,4 +1,4 @@
-"""What the thread pool costs: parallel regions, steps beside a busy neighbour, idleness.
+"""Measures the cost of the thread pool: parallel regions, steps beside a busy process, idling.
 
     python benchmarks/threads.py [--threads 2] [--json]
 
@@ -36,7 +36,7 @@ from paredown.models.resolve import resolve_model
 
 NUM_ROUNDS = 9
 NUM_REGIONS = 5000
-# Float operations of a share: none, then up to some microseconds of a core.
+# Floating-point operations of a share: none, or up to some microseconds of a core.
 WORK = (0, 100_000, 1_000_000)
 NUM_STEPS = 200
 IDLE_S = 2.0
@@ -63,7 +63,7 @@ def region_us(threads: int) -> Found:
 
 
 def helpers() -> list[int]:
-    """Task ids of the pool's helper threads."""
+    """Returns the task ids of the pool's helper threads."""
     tasks = Path("/proc/self/task")
     return sorted(
         int(task.name)
@@ -73,14 +73,15 @@ def helpers() -> list[int]:
 
 
 def place(pinned: bool) -> None:
-    """Gives helper t the t-th core, the first core being left to the caller; or all to all."""
+    """Pins helper t to the t-th core, leaving the first to the caller; or lets all use every
+    core."""
     cores = sorted(os.sched_getaffinity(0))
     for number, task in enumerate(helpers(), start=1):
         os.sched_setaffinity(task, {cores[number % len(cores)]} if pinned else cores)
 
 
 def decode_us(executor: LoadedExecutor) -> float:
-    """Mean microseconds of a step at a middling context."""
+    """Returns the mean microseconds of a step at a medium context."""
     pages = list(range(16))
     start = time.perf_counter()
     for step in range(NUM_STEPS):
@@ -90,7 +91,7 @@ def decode_us(executor: LoadedExecutor) -> float:
 
 
 def neighbours(stack: ExitStack) -> None:
-    """A busy process per core until the stack closes."""
+    """Runs a busy process per core until the stack closes."""
     for _ in range(num_cores()):
         process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
         stack.callback(process.kill)
@@ -112,7 +113,7 @@ def step_us(executor: LoadedExecutor) -> Found:
 
 
 def idle_cpu(executor: LoadedExecutor) -> dict[str, float]:
-    """Seconds of processor time per second after the last step."""
+    """Returns the processor seconds per second after the last step."""
     found = []
     for _ in range(3):
         decode_us(executor)
@@ -123,7 +124,7 @@ def idle_cpu(executor: LoadedExecutor) -> dict[str, float]:
 
 
 def late_ms(executor: LoadedExecutor) -> dict[str, float]:
-    """How late this thread wakes while another computes."""
+    """Measures how late this thread wakes while another computes."""
     stopping = threading.Event()
 
     def compute() -> None:

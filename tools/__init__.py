@@ -1,1 +1,2 @@
-"""Programs of the repository that nothing installs: what makes what the package ships, fuzzers."""
+"""Development programs that are not installed: training of the built-in models, drawing,
+fuzzers."""

@@ -1,9 +1,9 @@
-"""Draws docs/structures.svg: the rooms, what they import, where a request and a weight pass.
+"""Draws docs/structures.svg: the rooms, their imports, and the paths of a request and a weight.
 
     python -m tools.draw_structures
 
-Rooms and arrows are read from the code (tools/rooms.py), steps from the numbered lists of
-docs/structures.md: a step is in the room of the first path that it names.
+Rooms and arrows come from the code (tools/rooms.py), steps from the numbered lists of
+docs/structures.md. A step belongs to the room of the first path that it names.
 """
 
 import re
@@ -41,7 +41,8 @@ Slots = dict[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A building with a place for each of its rooms, from `left` and from floor `top_floor` on."""
+    """A building with a place for each of its rooms, starting at `left` and at floor
+    `top_floor`."""
 
     building: Building
     slots: Mapping[str, int]
@@ -55,7 +56,8 @@ class Panel:
 
 
 def step_rooms(page: str, life: str) -> list[str]:
-    """The room of each step: of the package its name, of the core `csrc/` and its name."""
+    """Returns the room of each step: its name in the package, or `csrc/` and its name in the
+    core."""
     section = page.split(f"## {life}\n", 1)[1].split("\n## ", 1)[0]
     rooms = []
     for step in re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]:
@@ -66,7 +68,7 @@ def step_rooms(page: str, life: str) -> list[str]:
 
 
 def choose_slots(building: Building, num_slots: int, last: str = "") -> Slots:
-    """Places by which arrows are short and pass behind few rooms, `last` to the right of its
+    """Chooses places that keep arrows short and behind few rooms, with `last` at the right of its
     floor. Floors are tried in turn."""
     slots = {room: i for floor in building.floors for i, room in enumerate(floor)}
     arrows = building.needed_arrows()
@@ -96,7 +98,7 @@ def _cost(building: Building, arrows: Iterable[tuple[str, str]], slots: Slots) -
 
 
 def draw(root: Path = ROOT) -> str:
-    """The picture as SVG."""
+    """Returns the picture as SVG."""
     package, core = package_building(root), core_building(root)
     num_floors = len(package.floors)
     panels = {
@@ -133,7 +135,8 @@ def draw(root: Path = ROOT) -> str:
 
 
 def _binding(root: Path) -> tuple[str, str]:
-    """From the room that holds the types of the core's module to the room that makes it."""
+    """Returns an arrow from the room with the types of the core's module to the room that makes
+    it."""
     (types,) = (root / "src" / "paredown").rglob("_core.pyi")
     return types.parent.name, "csrc/binding"
 
@@ -155,7 +158,8 @@ def _room(name: str, place: tuple[int, int]) -> str:
 
 
 def _markers(rooms: list[str], places: Mapping[str, tuple[int, int]], life: int) -> list[str]:
-    """Steps of a request along the upper edge of their room, those of a weight along the lower."""
+    """Draws a request's steps along the upper edge of their room, and a weight's along the
+    lower."""
     parts, num_in = [], dict.fromkeys(places, 0)
     for step, room in enumerate(rooms, 1):
         x = places[room][0] - BOX_WIDTH // 2 + 10 + 19 * num_in[room]

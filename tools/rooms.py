@@ -1,4 +1,4 @@
-"""The rooms of the package and of the native core, and what they import, read from the code."""
+"""Reads the rooms of the package and of the native core, and their imports, from the code."""
 
 import ast
 import re
@@ -15,8 +15,8 @@ Arrows = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Building:
-    """Floors of rooms, the highest first, and for each room those it imports from. Rooms that are
-    `for_all` are on the lowest floor and may be imported by everyone."""
+    """Floors of rooms, the highest first, and the imports of each room. Rooms in `for_all` are on
+    the lowest floor and may be imported by all."""
 
     floors: tuple[tuple[str, ...], ...]
     arrows: Arrows
@@ -27,7 +27,7 @@ class Building:
         return tuple(room for floor in self.floors for room in floor)
 
     def reaches(self, room: str) -> set[str]:
-        """All that a room imports, by way of others too."""
+        """Returns everything that a room imports, directly or indirectly."""
         found: set[str] = set()
         open_rooms = list(self.arrows[room])
         while open_rooms:
@@ -38,7 +38,7 @@ class Building:
         return found
 
     def needed_arrows(self) -> list[tuple[str, str]]:
-        """The arrows from which all others follow, without those to rooms that are for all."""
+        """Returns the arrows that imply all others, without those to rooms in `for_all`."""
         found = []
         for room in self.rooms:
             for one in sorted(self.arrows[room] - self.for_all):
@@ -48,7 +48,7 @@ class Building:
 
 
 def package_building(root: Path) -> Building:
-    """The package: its floors are those of the contract in pyproject.toml."""
+    """Returns the package; its floors are those of the contract in pyproject.toml."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     layers: list[str] = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     floors = tuple(
@@ -65,7 +65,7 @@ def package_building(root: Path) -> Building:
 
 
 def core_building(root: Path) -> Building:
-    """The native core: a room stands one floor above the highest that it includes from."""
+    """Returns the native core; a room is one floor above the highest room that it includes."""
     source = root / "csrc"
     arrows: dict[str, set[str]] = {path.name: set() for path in sorted(source.iterdir())}
     for path in sorted(source.rglob("*")):

@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def measure(folder: Path, args: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
-    """Each side's runs; sides take turns."""
+    """Returns each side's runs; the sides alternate."""
     config = CONFIGS[args.model]
     write_random_checkpoint(config, folder / "model")
     rng = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, list[dict[str, 
 
 
 def ratios(runs: dict[str, list[dict[str, float]]]) -> dict[str, float]:
-    """How many times the peer's median is ours."""
+    """Returns the peer's median over ours."""
     return {
         key: statistics.median(one[key] for one in runs["llm-compressor"])
         / statistics.median(one[key] for one in runs["paredown"])

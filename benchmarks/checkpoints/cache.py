@@ -1,4 +1,4 @@
-"""Where the measured models lie on disk; each is made when first asked for and then kept.
+"""The measured models on disk, which are made on first use and then kept.
 
 MODEL/bf16/                    the Hugging Face folder all others come from
 MODEL/int4-g32-head-int8/      our compressed folders, named as their recipes
@@ -34,8 +34,8 @@ GGUF_FORMATS: dict[str, BlockFormat] = {
 }
 SOURCE = "bf16"
 PACKAGED = "default"
-# Made by llama.cpp's own quantizer: by its name of the mixture, and whether all matrices have the
-# format of most of them.
+# Made by llama.cpp's own quantizer: its name of the mixture, and whether all matrices get the most
+# common format.
 LLAMA_FILES: dict[str, LlamaMixture] = {
     "q4_k": LlamaMixture(name="Q4_K_S", is_pure=True),
     "q4_k_m": LlamaMixture(name="Q4_K_M"),
@@ -43,7 +43,7 @@ LLAMA_FILES: dict[str, LlamaMixture] = {
     "q6_k": LlamaMixture(name="Q6_K"),
     "q3_k_m": LlamaMixture(name="Q3_K_M"),
 }
-# A file that was there before us, with its own mixture of formats.
+# An existing file with its own mixture of formats.
 FILE = "file"
 FloatFormat = Literal["bf16", "f16"]
 
@@ -51,8 +51,7 @@ FloatFormat = Literal["bf16", "f16"]
 @dataclass(frozen=True, kw_only=True)
 class Variant:
     """A model of CONFIGS, or the packaged one, with its linear layers in `format` and its output
-    layer in `output_format`; the table of embeddings, of which a token reads one row, stays
-    bf16."""
+    layer in `output_format`. The embedding, of which a token reads one row, stays bf16."""
 
     model: str
     format: str
@@ -60,13 +59,13 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The recipe that makes it from the bf16 model."""
+        """Returns the recipe that makes it from the bf16 model."""
         head = "" if self.output_format == "bf16" else f"-head-{self.output_format}"
         return f"{self.format}{head}"
 
 
 def bf16_folder(root: Path, model: str) -> Path:
-    """The Hugging Face folder of random weights, or the packaged model."""
+    """Returns the Hugging Face folder of random weights, or the packaged model."""
     if model == PACKAGED:
         (root / model).mkdir(parents=True, exist_ok=True)
         return resolve_model(None)
@@ -77,8 +76,8 @@ def bf16_folder(root: Path, model: str) -> Path:
 
 
 def paredown_folder(root: Path, variant: Variant) -> Path:
-    """The compressed folder, or the file that llama.cpp reads where it alone makes that format.
-    Raises UnsupportedError for what `compress` cannot write."""
+    """Returns the compressed folder, or llama.cpp's file where only llama.cpp makes that format.
+    Raises UnsupportedError for formats that `compress` cannot write."""
     if variant.format in LLAMA_FILES or variant.format == FILE:
         return gguf_file(root, variant)
     source = bf16_folder(root, variant.model)
@@ -91,8 +90,8 @@ def paredown_folder(root: Path, variant: Variant) -> Path:
 
 
 def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16") -> Path:
-    """The GGUF file, with `float_format` wherever the variant says bf16. Raises UnsupportedError
-    for a format that GGUF has no like of."""
+    """Returns the GGUF file, with `float_format` in place of bf16. Raises UnsupportedError for a
+    format without a GGUF equivalent."""
     if variant.format == FILE:
         return root / variant.model / f"{FILE}.gguf"
     if variant.format in LLAMA_FILES:

@@ -25,7 +25,7 @@ VECTOR_SPREAD = 0.1
 
 
 def write_random_checkpoint(config: Config, folder: Path, seed: int = 0) -> None:
-    """A whole checkpoint in bf16, with a tokenizer, at `folder`, which must not exist."""
+    """Writes a whole bf16 checkpoint with a tokenizer to `folder`, which must not exist."""
     spec = spec_from_config(config)
     with output_folder(folder) as partial:
         (partial / "config.json").write_text(json.dumps(dict(config), indent=2) + "\n")
@@ -35,7 +35,7 @@ def write_random_checkpoint(config: Config, folder: Path, seed: int = 0) -> None
 
 
 def random_tensors(spec: ModelSpec, seed: int) -> Iterator[tuple[str, StoredTensor]]:
-    """Every tensor of a checkpoint by name: matrices that keep the variance of their input."""
+    """Yields every tensor of a checkpoint by name; matrices keep the variance of their input."""
     rng = np.random.default_rng(seed)
     names = Names(family=FAMILIES[spec.family], prefix="model.")
     yield f"{names.embedding}.weight", _matrix(rng, spec.vocab_size, spec.hidden_size)

@@ -1,4 +1,4 @@
-"""llama.cpp's own quantizer: formats that are not written here."""
+"""Runs llama.cpp's own quantizer, for formats that we do not write."""
 
 from dataclasses import dataclass
 from pathlib import Path

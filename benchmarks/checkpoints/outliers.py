@@ -41,7 +41,7 @@ def write_outliers(
 def _multipliers(
     source: Checkpoint, num_channels: int, factor: float, seed: int
 ) -> Mapping[str, Floats]:
-    """What each changed tensor is multiplied with, broadcast over its last dimension."""
+    """Returns by name the factors of each changed tensor, broadcast over its last dimension."""
     rng = np.random.default_rng(seed)
     spec, names = source.spec, source.names
     found: dict[str, Floats] = {}

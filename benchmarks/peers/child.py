@@ -1,4 +1,4 @@
-"""A peer in a process of its own: thread pools, memory and crashes do not mix.
+"""Runs a peer in its own process, so that thread pools, memory and crashes stay separate.
 
 The parent sends (method, arguments) over a pipe and waits; while one child works the others sleep
 in `recv`. What a peer prints goes to its log file. A child may run the driver of another commit:
@@ -36,8 +36,8 @@ class _Failure:
 
 
 class ChildPeer:
-    """The parent's side. A crash or a timeout ends the child and raises PeerError, after which
-    every call does."""
+    """The parent's side. A crash or a timeout ends the child and raises PeerError, as does every
+    later call."""
 
     def __init__(self, target: Target, log: Path, timeout_s: float = 900.0) -> None:
         self._log = log
@@ -63,7 +63,7 @@ class ChildPeer:
         self._requests = Connection(parent_write, readable=False)
 
     def call(self, method: str, *arguments: object) -> Any:
-        """The method's result. Raises PeerError."""
+        """Returns the method's result. Raises PeerError."""
         if self._reason is not None:
             raise PeerError(self._reason)
         try:
@@ -79,11 +79,11 @@ class ChildPeer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether calls can still succeed."""
+        """Returns whether calls can still succeed."""
         return self._reason is None
 
     def stop(self) -> None:
-        """Ends the child; it may be called again."""
+        """Ends the child; a second call does nothing."""
         self._requests.close()
         try:
             self._process.wait(EXIT_GRACE_S)
@@ -110,8 +110,8 @@ class ChildPeer:
 
 
 def serve(target: str, requests: Connection, answers: Connection) -> None:
-    """The child's side: makes the peer at the first call, so that a missing package is an answer;
-    ends when the parent closes the pipe."""
+    """Runs the child's side. It makes the peer at the first call, so that a missing package is an
+    answer, and ends when the parent closes the pipe."""
     peer: object = None
     while True:
         try:
@@ -133,7 +133,7 @@ def serve(target: str, requests: Connection, answers: Connection) -> None:
 
 
 def end_with_parent() -> None:
-    """A parent that is killed must not leave a peer at work."""
+    """Makes the kernel end this process if the parent is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -76,7 +76,7 @@ else:
         return getattr(module, _RENAMED.get(name, name))
 
 
-# Where each name lies; what type checkers read above says the same (tests/test_exports.py).
+# Where each name is defined. The type-checker imports above must match (tests/test_exports.py).
 _MODULES = {
     "AQLM": "paredown.compress.quantize.aqlm",
     "AWQ": "paredown.compress.quantize.awq",
@@ -131,7 +131,7 @@ _MODULES = {
     "load_executor": "paredown.executors.load",
     "optimize_checkpoint": "paredown.optimize.optimize",
 }
-# The rooms `compress` and `optimize` have the short names.
+# Renamed because the rooms `compress` and `optimize` have the short names.
 _RENAMED = {
     "compress_checkpoint": "compress_and_verify",
     "convert_checkpoint": "convert_and_carry",

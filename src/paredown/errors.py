@@ -1,6 +1,6 @@
 """The errors a user can cause. Each says what is wrong, the value that was seen, and the remedy.
 
-`assert` elsewhere means a bug of ours; nothing here is ever raised for one.
+`assert` elsewhere means a bug of ours; these errors are never raised for one.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from paredown.shown import shown
 
-# Names of files and tensors stand in what is wrong; lists of what is known in remedies.
+# What is wrong names files and tensors; remedies list what is known.
 _MAX_WHAT_CHARS = 1_000
 _MAX_SEEN_CHARS = 400
 _MAX_REMEDY_CHARS = 4_000
@@ -17,8 +17,8 @@ _MAX_REMEDY_CHARS = 4_000
 class ParedownError(Exception):
     """Base of all user-facing errors; the command line prints it and exits with code 2.
 
-    Whatever a file or a client put into it, it is one line without anything that steers a terminal,
-    cut where it is long. `seen` may be any value: of a large one only a part is looked at."""
+    The message is always one line, cut to a limit, without terminal control sequences, whatever a
+    file or a client put into it. `seen` may be any value; only a part of a large one is read."""
 
     def __init__(self, what: str, *, seen: object, remedy: str) -> None:
         self.what = shown(what, _MAX_WHAT_CHARS)
@@ -36,12 +36,12 @@ class CheckpointError(ParedownError):
 
 
 class HubError(CheckpointError):
-    """A model could not be fetched from the hub: it is away, refuses, lacks the model, or sends
-    what it did not announce."""
+    """A model could not be fetched: the hub is unreachable, refuses, lacks the model, or sends
+    something other than announced."""
 
 
 class UnsupportedError(ParedownError):
-    """A valid thing that this version cannot do."""
+    """The input is valid but this version cannot handle it."""
 
 
 class CapacityError(ParedownError):
@@ -49,7 +49,7 @@ class CapacityError(ParedownError):
 
 
 class RequestError(ParedownError):
-    """A generation request that can never be served as asked."""
+    """A generation request can never be served as asked."""
 
 
 class OutputError(ParedownError):
@@ -62,7 +62,7 @@ class InstallationError(ParedownError, ImportError):
 
 @contextmanager
 def naming(place: str) -> Iterator[None]:
-    """Puts the tensor, module or layer before what is wrong with it, where that does not say so."""
+    """Prefixes errors with the tensor, module or layer at fault, unless they already name it."""
     try:
         yield
     except (CheckpointError, UnsupportedError) as error:

@@ -1,23 +1,23 @@
-"""JSON that anybody may have written, read with limits. Floor 0: imports nothing.
+"""Parses untrusted JSON with limits. Floor 0: imports nothing.
 
-Python's parser raises RecursionError for deep nesting, names a switch of the interpreter where an
-integer has more than 4,300 digits, and takes nesting at which the next walk over the value fails.
-Infinity and NaN are read as Python reads them: configurations of real models have them in fields
-that nobody reads here, and who reads a field checks its range.
+Python's parser raises RecursionError for deep nesting and accepts nesting that breaks later walks.
+For an integer of more than 4,300 digits its error names an interpreter switch. Infinity and NaN are
+accepted as in Python: real configurations have them in unused fields, and used fields are
+range-checked.
 """
 
 import json
 
-# Far more than any file of a model has.
+# Far more than any file of a model needs.
 MAX_DEPTH = 64
 
 
 class JsonTextError(ValueError):
-    """One line: what is wrong, and where."""
+    """One line that says what is wrong, and where."""
 
 
 def parse_json(data: bytes | str) -> object:
-    """The value of a JSON text. Raises JsonTextError."""
+    """Returns the value of a JSON text. Raises JsonTextError."""
     try:
         value: object = json.loads(data)
     except RecursionError as error:
@@ -29,7 +29,7 @@ def parse_json(data: bytes | str) -> object:
         raise JsonTextError(f"byte {error.start} is not UTF-8") from error
     except ValueError as error:
         raise JsonTextError("an integer has too many digits") from error
-    # Most files have so few brackets that they cannot be deep.
+    # Most files have too few brackets to be deep.
     if isinstance(data, str):
         num_brackets = data.count("[") + data.count("{")
     else:

@@ -1,4 +1,4 @@
-"""A word of a command that people copy into a shell. Floor 0."""
+"""Quotes a word for a command that people copy into a shell. Floor 0."""
 
 import re
 import shlex
@@ -7,8 +7,8 @@ _NOT_PLAIN = re.compile(r"[\\']")
 
 
 def shell_word(word: object) -> str:
-    """`word` as one word of a shell, whatever is in it: in quotes where it needs them, and with
-    what cannot be seen as $'\\x1b', which bash, zsh and ksh read back."""
+    """Returns `word` as one shell word, whatever it contains: quoted where needed, with unprintable
+    characters as $'\\x1b', which bash, zsh and ksh understand."""
     text = str(word)
     if text.isprintable():
         return shlex.quote(text)
@@ -16,7 +16,7 @@ def shell_word(word: object) -> str:
 
 
 def shell_path(path: object) -> str:
-    """A file or folder as a word that no command takes for an option."""
+    """Returns a file or folder as a word that no command takes for an option."""
     text = str(path)
     return shell_word(f"./{text}" if text.startswith("-") else text)
 
@@ -24,7 +24,7 @@ def shell_path(path: object) -> str:
 def _escaped(one: str) -> str:
     if one.isprintable():
         return _NOT_PLAIN.sub(r"\\\g<0>", one)
-    # Bytes of a file's name that are no UTF-8 are halves of characters in Python.
+    # Python represents bytes of a file name that are not UTF-8 as surrogates.
     is_byte = 0xDC80 <= ord(one) <= 0xDCFF
     data = one.encode(errors="surrogateescape" if is_byte else "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in data)

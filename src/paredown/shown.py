@@ -1,39 +1,39 @@
-"""A stranger's value as people see it: on one line, escaped and cut. Floor 0: imports nothing.
+"""Formats untrusted values for people: on one line, escaped and cut. Floor 0: imports nothing.
 
-Names, fields and texts of files and of clients go through here on their way into an error, a line
-of the terminal, a log or an answer. What steers a terminal, turns the direction of writing or takes
-no room is escaped as Python writes it (\\x1b, \\u202e). Ordinary letters of all scripts stay.
+Names, fields and texts from files and clients pass through here on their way into an error, the
+terminal, a log or an answer. Terminal controls, direction marks and invisible characters are
+escaped as in Python (\\x1b, \\u202e). Ordinary letters of all scripts stay.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Set
 
-# Enough for a path with a tensor's name behind it.
+# Enough for a path with a tensor's name.
 MAX_CHARS = 300
-# For a sentence of ours about it.
+# The limit for our own sentence around it.
 MAX_LINE_CHARS = 1_000
-# What is shown of a list, and of a list within a list within a list.
+# How many items of a list are shown, and how deep nested lists are shown.
 _MAX_ITEMS = 8
 _MAX_DEPTH = 3
 _MAX_ITEM_CHARS = 200
-# Python takes longer than a user for an integer's digits, and refuses beyond 4,300 of them.
+# Printing a larger integer's digits takes Python long, and beyond 4,300 it refuses.
 _MAX_INTEGER_BITS = 400
 _DIGITS_PER_BIT = 0.30103
 
-# Letters and marks that take no room or no ink, beside those that Python knows as not printable:
-# fillers, joiners, variation selectors, the blank of Braille.
+# Characters without width or ink that Python counts as printable: fillers, joiners, variation
+# selectors, the Braille blank.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-# What changes the order in which a line reads.
+# Characters that change the direction of a line.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(value: object, max_chars: int = MAX_CHARS) -> str:
-    """`value` on one line of at most `max_chars` characters: a text without quotes, numbers, lists
-    and mappings as Python writes them, anything else as `str` has it. The work is bounded too: of
-    a list only what is shown is looked at."""
+    """Returns `value` on one line of at most `max_chars` characters: a text without quotes;
+    numbers, lists and mappings as in Python; anything else by `str`. The work is bounded too: only
+    the shown part of a list is read."""
     if isinstance(value, str):
         return _line(value, max_chars)
     if _is_data(value):
@@ -42,25 +42,26 @@ def shown(value: object, max_chars: int = MAX_CHARS) -> str:
 
 
 def quoted(value: object, max_chars: int = MAX_CHARS) -> str:
-    """Does what `shown` does, with a text in quotes."""
+    """Does what `shown` does, with quotes around a text."""
     return _line(_literal(value, _MAX_DEPTH, max_chars), max_chars)
 
 
 def shown_list(values: Iterable[object], max_items: int = _MAX_ITEMS) -> str:
-    """The first `max_items` texts of `values`, and how many more there are: "a, b, and 3 more"."""
+    """Returns the first `max_items` texts of `values` and the number of others: "a, b, and 3
+    more"."""
     listed = list(values)
     more = [f"and {len(listed) - max_items:,} more"] if len(listed) > max_items else []
     return ", ".join([*(shown(one, _MAX_ITEM_CHARS) for one in listed[:max_items]), *more])
 
 
 def shown_lines(*values: str) -> tuple[str, ...]:
-    """Notes, each on a line of its own."""
+    """Returns notes, each on one line."""
     return tuple(shown(one, MAX_LINE_CHARS) for one in values)
 
 
 def shown_answer(text: str) -> str:
-    """What a model wrote, for a terminal: its lines and tabs stay, and so do the joiners that
-    scripts and emoji need; what steers the terminal or turns the direction is escaped."""
+    """Returns a model's answer for a terminal. Lines, tabs and the joiners of scripts and emoji
+    stay; terminal controls and direction marks are escaped."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(one if one in "\n\t" or not _steers(one) else _escape(one) for one in text)
@@ -75,7 +76,7 @@ def _line(text: str, max_chars: int) -> str:
 
 
 def _cut(text: str, max_chars: int) -> str:
-    """Both ends of a long text: the end of a message says what is wrong."""
+    """Keeps both ends of a long text, since the end of a message says what is wrong."""
     if len(text) <= max_chars:
         return text
     mark = f" [{len(text) - max_chars:,} characters left out] "
@@ -92,8 +93,8 @@ def _escape(one: str) -> str:
 
 
 def _steers(one: str) -> bool:
-    """Whether a terminal obeys it: controls, line separators, halves of characters, marks that
-    change the order of a line, tags."""
+    """Returns whether a terminal would act on it: controls, line separators, surrogates, direction
+    marks, tags."""
     number = ord(one)
     is_control = number < 0x20 or 0x7F <= number < 0xA0 or number in (0x2028, 0x2029)
     return is_control or one in _BIDI or 0xD800 <= number < 0xE000 or number >= 0xE0000
@@ -105,7 +106,7 @@ def _is_data(value: object) -> bool:
 
 
 def _literal(value: object, depth: int, max_chars: int = _MAX_ITEM_CHARS) -> str:
-    """`value` as Python writes it, as far as it is shown."""
+    """Returns `value` as in Python, limited to what is shown."""
     if isinstance(value, str):
         return repr(_cut(value, max_chars - 2))
     if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:

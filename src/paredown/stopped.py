@@ -4,7 +4,7 @@ import signal
 
 
 class StoppedError(BaseException):
-    """Not an Exception: like KeyboardInterrupt, nothing on the way may take it for a failure."""
+    """Derives from BaseException: like KeyboardInterrupt, nothing may handle it as a failure."""
 
     def __init__(self, number: int) -> None:
         self.exit_code = 128 + number

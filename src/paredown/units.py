@@ -1,4 +1,4 @@
-"""Decimal and binary multiples, and how quantities are printed. Floor 0: imports nothing."""
+"""Formats and parses quantities with decimal and binary multiples. Floor 0: imports nothing."""
 
 import re
 from collections.abc import Iterable
@@ -14,18 +14,17 @@ GIBI = 1 << 30
 
 
 def format_bytes(num_bytes: float) -> str:
-    """`num_bytes` in decimal units: 1234567 -> '1.23 MB'."""
+    """Formats `num_bytes` in decimal units: 1234567 -> '1.23 MB'."""
     return _format_scaled(num_bytes, "B")
 
 
 def format_rate(per_s: float, unit: str) -> str:
-    """A rate in decimal units: (4.2e9, 'B/s') -> '4.20 GB/s'."""
+    """Formats a rate in decimal units: (4.2e9, 'B/s') -> '4.20 GB/s'."""
     return _format_scaled(per_s, unit)
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes as people write it: '800000000', '800MB', '1.5 GB', '2GiB'. Raises
-    ValueError."""
+    """Parses a number of bytes: '800000000', '800MB', '1.5 GB', '2GiB'. Raises ValueError."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?)?B?", text.strip(), re.IGNORECASE)
     if match is None:
         raise ValueError(f"{text!r} is not a number of bytes")
@@ -43,12 +42,12 @@ def _format_scaled(value: float, unit: str) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """(1, "request") as "1 request", (1234, "request") as "1,234 requests"."""
+    """Formats (1, "request") as "1 request" and (1234, "request") as "1,234 requests"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """[0, 2, 3, 4] as "0, 2-4"."""
+    """Formats [0, 2, 3, 4] as "0, 2-4"."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and parts[-1][-1] + 1 == number:
@@ -59,7 +58,7 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """42.3 as "42 s", 200 as "3 min 20 s", 7500 as "2 h 5 min"."""
+    """Formats 42.3 as "42 s", 200 as "3 min 20 s", 7500 as "2 h 5 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,5 +1,5 @@
-"""Starts of the native executor that keep packed weights, in this process or in another one, for
-which this imports nothing that only tests need."""
+"""Starts the native executor with packed weights on disk, in this process or another. It imports
+nothing that only tests need."""
 
 import time
 from multiprocessing.synchronize import Barrier
@@ -26,12 +26,12 @@ def load(folder: Path, cache: CacheConfig | None = ALWAYS, **options: object) ->
 
 
 def load_together(folder: Path, start: Barrier) -> None:
-    """Loads when the others are ready to."""
+    """Loads when all others are ready."""
     start.wait()
     load(folder)
 
 
 def write_and_hang(folder: Path) -> None:
-    """Begins to write packed weights and never ends."""
+    """Starts to write packed weights and never finishes."""
     packed_cache._ExitClock.go_on = lambda _: time.sleep(100) or True
     load(folder)

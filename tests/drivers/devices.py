@@ -1,4 +1,4 @@
-"""The devices that a test of the torch executor runs on, and how near it comes to others there."""
+"""The devices on which torch-executor tests run, and the tolerance on each."""
 
 import pytest
 import torch
@@ -12,6 +12,6 @@ GPU_MARKS = (
 CUDA = pytest.param("cuda", marks=GPU_MARKS)
 DEVICES = ["cpu", CUDA]
 
-# Relative to the largest logit. Two sums in float32 on a CPU are much alike; a GPU adds in another
-# order, and float32 itself is up to 1.7e-5 away from float64 in the models of the tests (Gemma 2).
+# Relative to the largest logit. Float32 sums on a CPU are much alike, but a GPU adds in another
+# order. Float32 itself is up to 1.7e-5 away from float64 in the tests' models (Gemma 2).
 TOLERANCE: dict[Device, float] = {"cpu": 1e-5, "cuda": 4e-5}

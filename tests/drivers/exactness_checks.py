@@ -1,5 +1,5 @@
-"""What a point of the exactness matrix must give: the answers of the same requests, each alone in
-an engine of its own."""
+"""Checks a point of the exactness matrix: it must give the answers of the same requests, each run
+alone in its own engine."""
 
 from drivers.exactness_matrix import BASE, RUNNING, Matrix, Outcome, Point
 
@@ -8,7 +8,7 @@ TOGETHER = {**BASE, "batch": 9, "step": 64}
 
 
 def named(point: Point) -> str:
-    """What differs from the base."""
+    """Names how the point differs from the base."""
     changes = [f"{name} {value}" for name, value in point.items() if value != BASE[name]]
     return ", ".join(changes) or "base"
 
@@ -24,7 +24,7 @@ def check(matrix: Matrix, point: Point) -> Outcome:
 
 
 def assert_it_happened(point: Point, outcome: Outcome) -> None:
-    """That the engine did run as the point says, where the others let it."""
+    """Asserts that the engine ran as the point says, where the other values allow it."""
     is_large = point["step"] >= 64
     if point["batch"] > 1 and is_large and point["preemption"] != "pages":
         assert outcome.most_running > 1
@@ -36,7 +36,7 @@ def assert_it_happened(point: Point, outcome: Outcome) -> None:
         assert outcome.num_preemptions > 0
     if point["prefix"] == "off" and point["preemption"] == "none":
         assert outcome.num_cached_tokens == 0
-    # What scores its prompt computes all of it.
+    # A request that scores its prompt computes all of it.
     if point["prefix"] == "warm" and point["preemption"] == "none" and point["draw"] != "scored":
         assert outcome.num_cached_tokens > 0
     if point["answers"] > 1 and point["step"] > 1:  # no more run than a step has tokens

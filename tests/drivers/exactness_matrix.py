@@ -1,8 +1,8 @@
-"""The axes of promise 1, Exact, and how one of their points is run.
+"""The axes of promise 1, Exact, and how to run one of their points.
 
-What is asked of which model (QUESTION) decides an answer; how it is run (RUNNING) may not change a
-bit of it. `Matrix.answer` gives the answers of an engine that has never seen another request, and
-`Matrix.run` those of any point. docs/internals/exactness.md has the promise.
+QUESTION holds what is asked of which model, which decides an answer. RUNNING holds how it is run,
+which must not change a bit. `Matrix.answer` returns the answers of an engine without other
+requests; `Matrix.run` returns those of any point. docs/internals/exactness.md has the promise.
 """
 
 import random
@@ -77,9 +77,9 @@ DRAWS = {
     ),
     "scored": SamplingParams(max_tokens=MAX_TOKENS, temperature=0, logprobs=1, prompt_logprobs=1),
 }
-# A model of random weights no two of whose layers are alike.
+# A model of random weights whose layers all differ.
 UNEQUAL = "unequal"
-# The first value of each axis is that of the base.
+# The first value of each axis belongs to the base.
 QUESTION = {
     "weights": ("bf16", "int4-g32", UNEQUAL),
     "kv": ("bf16", "int8"),
@@ -87,23 +87,23 @@ QUESTION = {
 }
 RUNNING = {
     "batch": (1, 2, 9, 33),
-    # Answers to each prompt, which is computed once for them; number i draws with seed + i.
+    # Answers per prompt, which is computed once for them; answer i draws with seed + i.
     "answers": (1, 3),
     "step": (4096, 64, 7, 1),
     "prefix": ("cold", "warm", "off"),
     "preemption": ("none", "pages", "random"),
     "threads": (1, 2),
     "speculation": ("off", "ngram", "reference", "suffix", "draft", "knowing"),
-    # So many draft tokens each time, or as many as pay, which depends on the time that steps take.
+    # A fixed number of draft tokens, or as many as pay, which depends on step times.
     "drafts": ("fixed", "adaptive"),
 }
 AXES: Mapping[str, Sequence[Hashable]] = QUESTION | RUNNING
 BASE = {name: values[0] for name, values in AXES.items()}
 
-# It repeats itself, for those who look tokens up.
+# Repetitive, so that lookups find something.
 TEXT = "The old house stood at the end of the lane, and he looked at the sea for a long time. " * 5
-# (first token, number of tokens) of the text: some begin alike; they end inside a page of 16, at
-# its border and beside it.
+# (first token, number of tokens) of the text. Some begin alike; they end inside a page of 16, at
+# its border and next to it.
 PROMPTS = (
     (0, 65),
     (0, 64),
@@ -117,11 +117,11 @@ PROMPTS = (
     (2, 5),
 )
 NUM_PAGES = 400
-# Holds the longest request with its drafts, and no two of them.
+# Enough for the longest request with its drafts, but not for two.
 FEW_PAGES = 6
 MAX_PREEMPTIONS = 8
 
-# Token ids, text, reason of the end, and the log-probabilities' ids and bits.
+# Token ids, text, finish reason, and the ids and bits of the log-probabilities.
 Answer = tuple[object, ...]
 Work = list[tuple[int, str]]
 Point = Mapping[str, Hashable]
@@ -129,9 +129,8 @@ Point = Mapping[str, Hashable]
 
 @dataclass
 class Outcome:
-    """`answers[i]` are those of the pieces of work, one after the other, in each pass over it. What
-    the first answers to their prompts found is `num_cached_tokens`, the others `num_shared_tokens`.
-    """
+    """`answers[i]` holds the answers of pass i in order. `num_cached_tokens` counts cached tokens
+    of each prompt's first answer, `num_shared_tokens` those of the others."""
 
     answers: list[list[Answer]] = field(default_factory=list)
     num_preemptions: int = 0
@@ -143,7 +142,8 @@ class Outcome:
 
 
 class Matrix:
-    """The default model in every format of the axes, and a random one; what is made is kept."""
+    """The default model in every format of the axes, and a random one. Models are kept once
+    made."""
 
     def __init__(
         self, folder: Path, executor_name: ExecutorName = "native", device: Device = "cpu"
@@ -158,12 +158,12 @@ class Matrix:
         self._answers: dict[tuple[Hashable, Hashable, str, int], list[Answer]] = {}
 
     def executor(self, point: Point, num_pages: int = NUM_PAGES) -> LoadedExecutor:
-        """With pages of its own."""
+        """Returns an executor with its own pages."""
         loaded = self._loaded(str(point["weights"]), int(point["threads"]))
         return loaded.sharing_weights(KVSpec(num_pages=num_pages, dtype=point["kv"]))
 
     def answer(self, point: Point, prompt: int, draw: str, choice: int = 0) -> Answer:
-        """Alone, whole, cold, on one thread, of an engine of its own."""
+        """Computes the answer alone, in one chunk, cold, on one thread, in a new engine."""
         key = (point["weights"], point["kv"], draw, choice)
         if key not in self._answers:
             base = {**BASE, "weights": point["weights"], "kv": point["kv"], "prefix": "off"}
@@ -184,7 +184,7 @@ class Matrix:
         ]
 
     def work(self, point: Point) -> Work:
-        """As many requests as the batch has; a few one after the other where they are alone."""
+        """Returns as many requests as the batch has; without batching, a few in sequence."""
         batch, draw = int(point["batch"]), str(point["draw"])
         numbers = (0, 9) if batch == 1 else range(batch)
         return [(number % len(self.prompts), draw) for number in numbers]
@@ -192,7 +192,7 @@ class Matrix:
     def run(
         self, point: Point, work: Work, executor: LoadedExecutor | None = None, seed: int = 0
     ) -> Outcome:
-        """All of the work, `batch` requests at a time, twice where the prefix is to be warm."""
+        """Runs all of the work, `batch` requests at a time, and twice for a warm prefix."""
         if executor is None:
             is_short = point["preemption"] == "pages"
             executor = self.executor(point, FEW_PAGES if is_short else NUM_PAGES)
@@ -314,14 +314,14 @@ def run_to_end(engine: Engine, requests: list[Request], outcome: Outcome) -> lis
 
 
 def bits(logprobs: list[Logprobs]) -> tuple[list[list[int]], bytes]:
-    """Whose they are, and the floats as they lie in memory."""
+    """Returns the token ids and the raw bytes of their log-probabilities."""
     rows = [(one.chosen, *one.top) for one in logprobs]
     ids = [[one.token_id for one in row] for row in rows]
     return ids, np.array([one.logprob for row in rows for one in row], np.float64).tobytes()
 
 
 def preempt_at_random(engine: Engine, rng: random.Random) -> None:
-    """Sends some of the running requests back, whatever they had come to."""
+    """Preempts some running requests at random."""
     scheduler, schedule = engine.scheduler, engine.scheduler.schedule
 
     def schedule_and_preempt() -> StepPlan:

@@ -1,7 +1,7 @@
-"""Starts of the native executor on packed files that were forged, in a process that may die of it.
+"""Starts the native executor on forged packed files, in a process that may crash.
 
-`python -m drivers.forged_start MODEL` packs a model, and for each forgery writes its packed file
-again with other blobs under the same key. A line of JSON says how the start and a step ended:
+`python -m drivers.forged_start MODEL` packs a model. For each forgery it rewrites the packed file
+with other blobs under the same key. A JSON line says how the start and a step ended: with the
 "same" logits as before, "other" ones, or the name of an exception.
 """
 
@@ -22,7 +22,7 @@ from paredown.kernels import packed_file
 from paredown.kernels.packed_file import Blob, PackedFile, write_packed_file
 
 MOST = 2**63 - 1
-# Where sums of a size or an offset leave 64 bits, or a table begins before its first row.
+# Sums of a size or an offset exceed 64 bits here, or a table begins before its first row.
 NUMBERS = (-(2**63), -(2**40), -1, 0, 1, 2**28 + 32, 2**31, 2**62, MOST - 2**31, MOST - 2**30, MOST)
 Blobs = list[Blob]
 
@@ -106,7 +106,7 @@ def main() -> None:
             write_packed_file(written, key, blobs, num_threads=1, go_on=lambda: True)
         partial.chmod(0o600)
         partial.replace(path)
-        # Said before, so that the name of what ends the process is known.
+        # Printed first, so that the forgery is known if the process dies.
         print(json.dumps(name), end=" ", flush=True)
         try:
             found = logits(load(folder))

@@ -1,11 +1,11 @@
-"""Texts that a stranger would choose, and what nobody may be shown of them."""
+"""Texts that an attacker would choose, and a check for what must never be shown."""
 
 import unicodedata
 
 from hypothesis import strategies as st
 
-# A title of the window, colours, a carriage return over a line, a line of its own, the order of
-# reading, halves of characters, bytes of a file's name, tags, fillers, rich's and LaTeX's marks.
+# A window title, colours, a carriage return over a line, an extra line, direction marks,
+# surrogates, raw bytes of a file name, tags, fillers, and markup of rich and LaTeX.
 HOSTILE = (
     "\x1b]0;title\x07",
     "\x1b[31mred\x1b[0m",
@@ -33,7 +33,8 @@ _UNSEEN = "\u034f\u115f\u1160\u3164\uffa0\u2800\ufe0f\U000e0100"
 
 
 def is_safe(text: str, *, newlines: bool = False) -> bool:
-    """No control, format or private character, half of one, or one that is not seen."""
+    """Returns whether the text has no control, format, private or invisible character and no
+    surrogate."""
     return not any(
         unicodedata.category(one) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or one in _UNSEEN
         for one in (text.replace("\n", "") if newlines else text)

@@ -15,7 +15,7 @@ from paredown.models.checkpoint import Checkpoint
 def compress_until(
     source: Path, output: Path, recipe: Recipe, calibration: Calibration, share: float
 ) -> None:
-    """Compresses the folder `source` and dies at that share of the work."""
+    """Compresses the folder `source` and kills the process at that share of the work."""
 
     def kill(what: str, now: float) -> None:
         if now >= share:

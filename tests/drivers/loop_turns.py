@@ -1,4 +1,4 @@
-"""How long the turns of event loops take: what one takes, all others wait for."""
+"""Measures the turns of event loops: whatever one turn takes, all other tasks wait for."""
 
 import asyncio.events
 import gc
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def watched_turns() -> Iterator[list[float]]:
-    """The seconds of processor time that each call took which an event loop made meanwhile: a busy
-    machine makes them no longer. Collections do not walk over what the tests have loaded."""
+    """Yields the processor seconds of each call that an event loop makes meanwhile, which do not
+    depend on the machine's load. Garbage collection skips everything that the tests have loaded."""
     taken, run = list[float](), asyncio.events.Handle._run
 
     def timed(handle: asyncio.events.Handle) -> None:

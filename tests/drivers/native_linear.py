@@ -1,4 +1,4 @@
-"""A linear layer on the native core from the arrays of the reference, and the forms it takes."""
+"""Builds a native linear layer from the reference's arrays; lists the forms it takes."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ from references.linear import INTEGER_BITS, LinearCase
 
 ISAS = supported_isas()
 INTEGER_ACTIVATIONS = ("int8_group", "int16_group", "int8_row", "int8_static", "bf16", "fp32")
-# Every weight kind with every reading of the input that it takes.
+# Every kind of weight with every format of inputs that it takes.
 FORMS = [
     ("fp32", "fp32"),
     ("fp16", "fp32"),

@@ -1,4 +1,4 @@
-"""Few points of a grid that together hold every pair of values (pairwise testing)."""
+"""Pairwise testing: selects few points of a grid that together cover every pair of values."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations, product
@@ -8,8 +8,8 @@ Point = dict[str, Value]
 
 
 def pairwise(axes: Mapping[str, Sequence[Value]]) -> list[Point]:
-    """Greedy: each point begins with a pair that is still missing and takes on every other axis
-    the value with the most missing pairs."""
+    """Selects greedily: each point starts with a missing pair and takes, on every other axis, the
+    value with the most missing pairs."""
     missing = dict.fromkeys(
         frozenset(pair)
         for a, b in combinations(axes, 2)

@@ -1,4 +1,4 @@
-"""A real server over the toy model, on a free loopback port, in a thread."""
+"""Runs a real server over the toy model in a thread, on a free loopback port."""
 
 import threading
 import time
@@ -53,8 +53,8 @@ def running_server(
     drain_s: int = 5,
     **options: Any,
 ) -> Iterator[Running]:
-    """`load` may take its time or raise; `wait` waits until the model is there. `options` are
-    those of Listen, and whatever else is there of ServerState."""
+    """Runs the server inside the block. `load` may be slow or raise; `wait` waits until the model
+    is ready. `options` are fields of Listen; all others go to ServerState."""
     executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC) if executor is None else executor
     tokenizer = ToyTokenizer() if tokenizer is None else tokenizer
     engine = Engine(executor, tokenizer, config)

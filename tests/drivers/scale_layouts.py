@@ -4,7 +4,8 @@ import torch
 
 
 def extremes(values: torch.Tensor, weights: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of what shares a scale, in the shape of the scales."""
+    """Returns the minimum and maximum of the values that share a scale, in the shape of the
+    scales."""
     rows, columns = values.shape
     block = {
         "tensor": (rows, columns),

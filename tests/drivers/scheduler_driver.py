@@ -1,5 +1,5 @@
-"""A small engine over the scheduler and the toy model. Every row of logits is compared with that of
-its sequence alone, and no page is written that somebody else holds."""
+"""A small engine over the scheduler and the toy model. It compares every row of logits with those
+of the sequence alone, and checks that no shared page is written."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ SPEC = toy_spec(vocab_size=VOCAB_SIZE, max_positions=MAX_POSITIONS)
 
 
 class SchedulerDriver:
-    """The next token is the likeliest, shifted by the request's own number."""
+    """Runs requests. The next token is the most likely one, shifted by the request's own number."""
 
     def __init__(
         self, *, num_pages: int, config: ScheduleConfig, spec: ModelSpec | Context = SPEC
@@ -110,7 +110,7 @@ class SchedulerDriver:
         return [one for one, _ in plan.chunks]
 
     def _check_repeated(self, plan: StepPlan) -> None:
-        """What a look at each request would have given them."""
+        """Compares a repeated plan with one that visits each request."""
         self.num_repeated += 1
         assert [one for one, _ in plan.chunks] == self.scheduler.running
         for one, num_tokens in plan.chunks:

@@ -11,7 +11,7 @@ from paredown.engine.schedule.service import Service
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
-# Prompts are the beginning of one of these and an end of their own.
+# Each prompt begins with part of one of these and has its own end.
 PREFIXES = [[7] * 80, [9, 8] * 40, list(range(60)) + [1] * 20]
 
 
@@ -40,7 +40,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def start(self, num_pages, config, number):
         spec = self.SPECS[number % len(self.SPECS)]
         self.driver = SchedulerDriver(num_pages=num_pages, config=config, spec=spec)
-        # Every prefix that was computed, by salt: nothing else may be found in the cache.
+        # Every computed prefix, by salt; nothing else may be found in the cache.
         self.computed: set[tuple[str, tuple[int, ...]]] = set()
 
     @property
@@ -105,7 +105,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @property
     def forkable(self):
-        """Those that have not ended with the last token that there is room for."""
+        """Returns the requests that have not ended by using up their last token."""
         known = [*self.scheduler.running, *self.scheduler.parked]
         most = self.scheduler.max_tokens_per_request
         return [one for one in known if 0 < one.num_computed_tokens < most - 1]
@@ -122,7 +122,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler.check_integrity()
         if self.driver.executor.context.kept_window is not None:
             return
-        # A chain is given up from its end.
+        # A chain is evicted from its end.
         idle = {page: place for place, page in enumerate(self.scheduler.pool.idle_pages())}
         for page in idle:
             *before, _ = self.scheduler._pages.chain(page)

@@ -1,4 +1,4 @@
-"""Round to nearest that asks for moments and remembers them."""
+"""Round to nearest that requests moments and records them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from paredown.compress.quantize.rtn import RTN
 
 @dataclass(frozen=True, kw_only=True)
 class SeenByRTN(RTN):
-    """`seen`, in the order of the calls, of all of this class."""
+    """`seen` is shared by all instances and follows the order of calls."""
 
     needs_hessian: ClassVar[bool] = True
     seen: ClassVar[list[Moments]] = []

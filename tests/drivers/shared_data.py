@@ -1,7 +1,7 @@
-"""The data that some tests need: folders below $PAREDOWN_DATA, which a plain clone does not have.
+"""The data for some tests: folders below $PAREDOWN_DATA, which a plain clone lacks.
 
-Where the variable is not set those tests are skipped. Where it is set, a folder that is missing
-fails the run (tests/conftest.py): a machine with the data has no test that quietly did not run.
+Without the variable, those tests are skipped. With it, a missing folder fails the run
+(tests/conftest.py), so that no test is skipped silently on a machine with the data.
 """
 
 import os
@@ -13,7 +13,7 @@ VARIABLE = "PAREDOWN_DATA"
 
 
 def data_folder(name: str) -> Path | None:
-    """The folder `name` of the data; None where it is not there."""
+    """Returns the folder `name` of the data, or None if it is missing."""
     root = os.environ.get(VARIABLE)
     folder = Path(root, name) if root else None
     return folder if folder is not None and folder.is_dir() else None

@@ -1,4 +1,4 @@
-"""One text computed chunk by chunk, on no more pages than it needs."""
+"""Computes one text chunk by chunk, on no more pages than it needs."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ Logits = npt.NDArray[np.float32]
 
 
 class Pages:
-    """A small pool for one text: what no later token sees is given back and overwritten."""
+    """A small pool for one text. Pages that no later token sees are freed and overwritten."""
 
     def __init__(self, context: Context, num_pages: int) -> None:
         self.kept = KeptPages.of(context)
@@ -32,7 +32,7 @@ class Pages:
 
 
 def run_streamed(executor: Executor, token_ids: list[int], chunks: list[int]) -> Logits:
-    """Logits of every token, computed in these chunks, the last of them again and again."""
+    """Returns the logits of every token, computed in these chunk sizes; the last size repeats."""
     pages, rows, done = Pages(executor.context, executor.num_pages), [], 0
     while done < len(token_ids):
         chunk = token_ids[done : done + chunks[0]]

@@ -1,5 +1,5 @@
-"""A tokenizer.json of bytes, for tiny checkpoints: <|endoftext|> is 0, byte b is b + 1 in some
-order."""
+"""Writes a byte-level tokenizer.json for tiny checkpoints: <|endoftext|> is 0, and byte b is b + 1
+in some order."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import tokenizers
 
 
 def write_byte_tokenizer(folder: Path, *, start_token: bool = False) -> None:
-    """`start_token` has the template put <|endoftext|> before a text."""
+    """Writes the file. `start_token` makes the template put <|endoftext|> before a text."""
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     vocabulary = {"<|endoftext|>": 0} | {c: i + 1 for i, c in enumerate(sorted(alphabet))}
     library = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))

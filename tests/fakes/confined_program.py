@@ -1,4 +1,4 @@
-"""A program for a ConfinedProcess that does what it is told."""
+"""A program for a ConfinedProcess that follows commands."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def make_program(setup: bytes) -> Callable[[bytes], bytes]:
-    """The setup comes behind each answer."""
+    """Returns a handler that appends the setup to each answer."""
 
     def answer(request: bytes) -> bytes:
         what, *numbers = request.decode().split()

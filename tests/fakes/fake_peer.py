@@ -1,4 +1,5 @@
-"""Peers for tests of the benchmark: one that answers, and ones that fail each in its way."""
+"""Fake peers for tests of the benchmark: one that answers, and others that fail in different
+ways."""
 
 import os
 import time
@@ -40,7 +41,7 @@ class SteadyPeer(FakePeer):
 
 
 class ColdPeer(FakePeer):
-    """Its first work with a model takes long."""
+    """Takes long for its first work with a model."""
 
     num_calls = 0
 
@@ -50,7 +51,7 @@ class ColdPeer(FakePeer):
 
 
 class WakingPeer(FakePeer):
-    """Three calls are a turn, of which the first takes the longest."""
+    """Takes three calls per turn, the first of which is the slowest."""
 
     num_calls = 0
 

@@ -1,4 +1,4 @@
-"""Tiny models as folders and as the GGUF files written of them."""
+"""Writes tiny models as folders, and as GGUF files made from them."""
 
 from pathlib import Path
 
@@ -35,17 +35,17 @@ GGUF_VARIANTS = {
         attn_logit_softcapping=None,
         final_logit_softcapping=None,
     ),
-    # Heads whose size is the scale's, which is the only one that llama.cpp has.
+    # The score scale matches the head size, the only case that llama.cpp supports.
     "gemma2-as-llama-cpp": variant("gemma2", query_pre_attn_scalar=32),
 }
-# These models have no text, and the reading of weights asks for none.
+# These models have no vocabulary, and reading weights needs none.
 NO_WORDS = GGUFVocabulary(metadata={})
 
 
 def write_pair(
     folder: Path, variant: str, dtype: torch.dtype = torch.bfloat16, formats: str | None = None
 ) -> tuple[Checkpoint, Checkpoint]:
-    """The folder's checkpoint and the GGUF file's."""
+    """Returns the checkpoints of the folder and of the GGUF file."""
     GGUF_VARIANTS[variant](folder / "source", dtype, 0)
     source = Checkpoint.open(folder / "source")
     write_gguf(

@@ -1,4 +1,4 @@
-"""Small tokenizers of the kinds that llama.cpp has, trained on a few sentences, and texts."""
+"""Small tokenizers of llama.cpp's kinds, trained on a few sentences, and sample texts."""
 
 import json
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ END = "<|end|>"
 
 
 def write_byte_level(folder: Path, patterns: Sequence[str], ignore_merges: bool) -> int:
-    """tokenizer.json and what stands beside it; returns the number of tokens."""
+    """Writes tokenizer.json and the files beside it; returns the number of tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -53,7 +53,8 @@ def write_byte_level(folder: Path, patterns: Sequence[str], ignore_merges: bool)
 
 
 def write_sentence_piece(folder: Path, prefix: bool) -> int:
-    """As Transformers converts Llama 2's: bytes, then pieces with ▁ for a space."""
+    """Writes a tokenizer like Llama 2's as Transformers converts it: bytes, then pieces with ▁ for
+    a space."""
     trained = Tokenizer(models.BPE())
     trained.normalizer = normalizers.Replace(" ", "▁")
     trained.train_from_iterator(

@@ -1,4 +1,4 @@
-"""A small Hugging Face hub on loopback, which can be told to fail."""
+"""A small Hugging Face hub on loopback that can be told to fail."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ OTHER_COMMIT = "f" * 40
 
 @dataclass(kw_only=True)
 class Fault:
-    """What goes wrong with requests whose path matches; `times` of them, then it is over."""
+    """A failure for the next `times` requests whose path matches."""
 
     path: str
     status: int | None = None
@@ -28,7 +28,8 @@ class Fault:
 
 @dataclass(kw_only=True)
 class Repository:
-    """`revisions` by name; files of more than `large_from` bytes are large ones (SHA-256)."""
+    """A repository with `revisions` by name. Files of more than `large_from` bytes count as large
+    (SHA-256)."""
 
     files: dict[str, bytes]
     revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT})
@@ -48,7 +49,8 @@ class Repository:
 
 @dataclass(kw_only=True)
 class FakeHub:
-    """`requests` lists what was asked for, with the range; `tokens` what came as authorization."""
+    """The hub's state. `requests` lists the requests with their ranges, `tokens` their
+    authorization."""
 
     url: str
     repositories: dict[str, Repository] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""A proposer that knows the answers: long accepted runs, and what is rejected lies in the pages."""
+"""A proposer that knows the answers. It makes long accepted runs and leaves rejected tokens in
+pages."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +9,8 @@ from paredown.engine.speculate.proposer import Ask
 
 
 class KnowingProposer:
-    """`answers` are prompts and what no speculation gave; one token of six is changed."""
+    """`answers` holds prompts with their answers without speculation; one token of six is
+    changed."""
 
     def __init__(self, answers: list[list[int]]) -> None:
         self._random = random.Random(1)

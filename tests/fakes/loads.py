@@ -1,4 +1,4 @@
-"""Runs of a load that nobody ran, and an executor whose reads are counted."""
+"""Invented runs of a load, and an executor that records its calls."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from paredown.kernels.thread_plan import ThreadPlan
 
 
 class CountedExecutor(ToyExecutor):
-    """Keeps what it was called with."""
+    """Records its arguments."""
 
     weight_bytes = 1000
     kv_token_bytes = 10

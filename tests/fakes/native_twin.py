@@ -1,4 +1,4 @@
-"""The native model with the weights of a PyTorch decoder, of whatever spec, without files."""
+"""Builds the native model with the weights of a PyTorch decoder of any spec, without files."""
 
 import numpy as np
 import torch
@@ -16,8 +16,8 @@ from paredown.spec.roles import row_groups
 
 
 def random_decoder(spec: ModelSpec, seed: int = 0) -> Decoder:
-    """Weights and biases as PyTorch draws them, norms and their biases near to what they begin as,
-    and an embedding of unit variance."""
+    """Returns a decoder with PyTorch's random weights and biases, norms and their biases near their
+    initial values, and an embedding of unit variance."""
     torch.manual_seed(seed)
     decoder = Decoder(spec).requires_grad_(False).eval()
     for name, values in decoder.named_parameters():
@@ -27,7 +27,7 @@ def random_decoder(spec: ModelSpec, seed: int = 0) -> Decoder:
 
 
 def native_twin(decoder: Decoder, kv: KVSpec, num_threads: int = 1) -> NativeExecutor:
-    """In float32, and with the pages that `kv` asks for."""
+    """Returns the model in float32, with pages in the format `kv`."""
     spec = decoder.spec
     model = NativeModel(Context(spec=spec), kv, ThreadPlan(prefill=num_threads, decode=num_threads))
     model.add_linear("output", 0, _source([decoder.output]))

@@ -1,4 +1,4 @@
-"""Folders of tiny models in compressed-tensors form, and what may be changed in them."""
+"""Writes tiny models in compressed-tensors form, for tests to alter."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from paredown.spec.weight import WeightSpec
 
 
 def packed_tensors(checkpoint: Checkpoint, spec: WeightSpec) -> dict[str, StoredTensor]:
-    """The checkpoint's tensors, its linear layers rounded to `spec` and packed."""
+    """Returns the checkpoint's tensors, with linear layers rounded to `spec` and packed."""
     tensors = dict(checkpoint.tensors)
     for layer in range(checkpoint.spec.num_layers):
         for role in checkpoint.spec.linear_shapes(0):

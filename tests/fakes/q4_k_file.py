@@ -1,5 +1,5 @@
-"""A GGUF file of a small Llama in Q4_K as a simple quantizer makes it: llama.cpp's own
-is no part of the gguf package."""
+"""Writes a small Llama in Q4_K with a simple quantizer, because llama.cpp's own is not in the gguf
+package."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,8 @@ WRITTEN = replace(q4_k.FORMAT, quantize=lambda values_OI: q4_k.FORMAT.decode(qua
 
 
 def write_q4_k(folder: Path, *, is_tied: bool = True, tables: BlockFormat = WRITTEN) -> Path:
-    """Two layers of 256 and 512 columns; `tables` is what embedding and output layer have."""
+    """Writes two layers of 256 and 512 columns; `tables` is the format of embedding and output
+    layer."""
     write = variant("llama", hidden_size=256, intermediate_size=512, tie_word_embeddings=is_tied)
     write(folder / "source", torch.float32, 0)
     write_gguf(

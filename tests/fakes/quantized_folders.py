@@ -1,5 +1,5 @@
-"""Folders of a tiny Llama in GPTQ and AWQ form, as their tools leave them: a section in config.json
-and each linear layer's tensors."""
+"""Writes a tiny Llama in GPTQ and AWQ form as their tools do: a section in config.json and each
+linear layer's tensors."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from paredown.models.files.safetensors_file import read_safetensors
 from paredown.models.files.shard_writer import write_shards
 from paredown.spec.weight import WeightSpec
 
-# Groups of up to 128 and whole words of any width divide these.
+# Multiples of groups up to 128 and of whole words of any width.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
 MODULE = "model.layers.1.mlp.down_proj"
 
@@ -63,8 +63,8 @@ def write_folder(
     edit: Edit = lambda tensors: None,
     shard_bytes: int = 1 << 30,
 ) -> None:
-    """`spec_of` names each module's format (None: floats); the weights are rounded to nearest, with
-    fp16 scales. `edit` changes the tensors before they are written."""
+    """Writes a folder. `spec_of` names each module's format (None: floats); weights are rounded to
+    nearest with fp16 scales. `edit` changes the tensors before they are written."""
     make_model("llama", torch.float16, 0, **WIDE).save_pretrained(folder)
     source = Checkpoint.open(folder)
     tensors: Tensors = dict(source.tensors)
@@ -107,7 +107,7 @@ def write_awq(folder: Path, group_size: int | None = 32, **options) -> None:
 
 
 def reorder(seed: int = 0) -> Edit:
-    """Gives MODULE another order of its columns, as act-order leaves it."""
+    """Returns an edit that reorders MODULE's columns as act order does."""
 
     def edit(tensors: Tensors) -> None:
         groups = tensors[f"{MODULE}.g_idx"].array
@@ -127,6 +127,6 @@ def edit_config(folder: Path, **changes: object) -> None:
 
 
 def file_bytes(folder: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
-    """Every tensor's dtype, shape and bytes."""
+    """Returns every tensor's dtype, shape and bytes."""
     tensors = read_safetensors(folder / "model.safetensors")
     return {name: (one.dtype, one.shape, one.array.tobytes()) for name, one in tensors.items()}

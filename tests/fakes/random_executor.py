@@ -55,7 +55,7 @@ WEIGHT_SPECS = {
 def random_linear(
     rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int
 ) -> LinearSource:
-    """A weight whose product with a unit-variance input has about unit variance."""
+    """Returns a weight whose product with a unit-variance input has about unit variance."""
     case = random_case(
         rng,
         spec.dtype,
@@ -121,7 +121,8 @@ def random_executor(
 
 
 def kv_scales(attention: Attention) -> KVScales:
-    """Keys of these models reach about 4, values about 3: some of them are clamped."""
+    """Returns scales at which some values are clamped: these models' keys reach about 4, values
+    about 3."""
     heads = range(1, attention.num_kv_heads + 1)
     return KVScales(
         keys=tuple(0.02 * head for head in heads), values=tuple(0.01 * head for head in heads)

@@ -1,4 +1,4 @@
-"""Models whose layers need not be alike, of any sizes, for tests that count."""
+"""Draws models of any sizes whose layers may differ, for tests of counts."""
 
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def layers(draw: st.DrawFn) -> LayerSpec:
 
 @st.composite
 def specs(draw: st.DrawFn) -> ModelSpec:
-    """Of one to four layers, some of them alike."""
+    """Draws one to four layers, some of them alike."""
     kinds = draw(st.lists(layers(), min_size=1, max_size=3))
     picked = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4))
     positions = draw(st.none() | st.builds(LearnedPositions, offset=st.integers(0, 2)))

@@ -1,4 +1,4 @@
-"""A text of random tokens for the tiny models, in windows."""
+"""A text of random tokens in windows, for the tiny models."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from paredown.evaluate.texts.text import EvalText, prepare_text
 
 
 class CountingTokenizer(ToyTokenizer):
-    """One byte per token, whatever it is."""
+    """Counts one byte per token."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return "x" * len(token_ids)

@@ -21,7 +21,8 @@ def special(*texts: str) -> list[AddedToken]:
 
 
 def byte_level(*more: str, bos: bool = False) -> Tokenizer:
-    """<s> is 0, </s> 1, then come the 256 bytes, then `more` special tokens."""
+    """Returns a tokenizer with <s> as 0, </s> as 1, then the 256 bytes, then `more` special
+    tokens."""
     vocabulary = {"<s>": 0, "</s>": 1}
     for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):
         vocabulary[letter] = len(vocabulary)
@@ -37,8 +38,8 @@ def byte_level(*more: str, bos: bool = False) -> Tokenizer:
 
 
 def sentence_piece() -> Tokenizer:
-    """<unk> is 0, <s> 1, </s> 2, "▁" 3, "t" 4, "o" 5, "to" 6, "▁to" 7, then come the 256 bytes; <s>
-    stands before a text."""
+    """Returns a tokenizer with <unk> 0, <s> 1, </s> 2, "▁" 3, "t" 4, "o" 5, "to" 6, "▁to" 7, then
+    the 256 bytes; <s> precedes a text."""
     pieces = ["<unk>", "<s>", "</s>", "▁", "t", "o", "to", "▁to"]
     pieces += [f"<0x{byte:02X}>" for byte in range(256)]
     library = Tokenizer(
@@ -68,7 +69,8 @@ def sentence_piece() -> Tokenizer:
 
 
 def word_piece() -> Tokenizer:
-    """Words of letters, and punctuation by itself; decoding joins by spaces."""
+    """Returns a tokenizer of words of letters and single punctuation marks; decoding joins by
+    spaces."""
     words = ["[UNK]", "<s>", "</s>", "it", "n", "t", "s", "m", "'", ".", ",", "!", "?", "##ing"]
     library = Tokenizer(
         models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
@@ -81,8 +83,8 @@ def word_piece() -> Tokenizer:
 def write_folder(
     folder: Path, library: Tokenizer, names: dict[str, object] | None = None, **files: object
 ) -> Path:
-    """`names` is tokenizer_config.json (default: what bos and eos are), `files` are further JSON
-    files by their names without .json."""
+    """Writes the folder. `names` is tokenizer_config.json (default: the bos and eos tokens);
+    `files` are further JSON files by name without .json."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.json"):
         old.unlink()

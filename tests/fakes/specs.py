@@ -1,4 +1,4 @@
-"""Small models for tests that need nothing but their sizes, told in a flat list of fields."""
+"""Small models for tests that need only sizes, from a flat list of fields."""
 
 from collections.abc import Collection
 from typing import Any
@@ -28,8 +28,8 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def flat_spec(**given: Any) -> ModelSpec:
-    """A model whose layers are alike, but for those in `full_layers`, which have no window, and for
-    those that `experts` (ExpertLayers) leaves dense."""
+    """Returns a model of equal layers, except that those in `full_layers` have no window and those
+    that `experts` (ExpertLayers) excludes are dense."""
     flat = {**_DEFAULTS, **given}
     norm = Norm(kind=flat["norm"], eps=flat["norm_eps"])
     head_norm = norm if flat["qk_norm"] else None
@@ -70,7 +70,8 @@ def flat_spec(**given: Any) -> ModelSpec:
 
 
 def flat_fields(spec: ModelSpec) -> dict[str, Any]:
-    """What `flat_spec` makes this model of, if all its layers are alike but for windows."""
+    """Returns the arguments of `flat_spec` for this model, whose layers may differ only in
+    windows."""
     layer = next(iter(spec.layers))
     attention, mlp = layer.attention, layer.mlp
     assert isinstance(mlp, Mlp)
@@ -104,14 +105,14 @@ def flat_fields(spec: ModelSpec) -> dict[str, Any]:
 
 
 def changed(spec: ModelSpec, **changes: Any) -> ModelSpec:
-    """The same model but for these fields."""
+    """Returns the model with these fields replaced."""
     made = flat_spec(**{**flat_fields(spec), **changes})
     assert flat_spec(**flat_fields(spec)) == spec
     return made
 
 
 def context_of(model: ModelSpec | Context) -> Context:
-    """A model alone is run without sinks."""
+    """Returns the model's context; a plain model runs without sinks."""
     return model if isinstance(model, Context) else Context(spec=model)
 
 
@@ -125,7 +126,7 @@ def silu_experts(
     step: int = 1,
     dense_layers: Collection[int] = (),
 ) -> ExpertLayers:
-    """Gated experts in these layers."""
+    """Returns gated experts for these layers."""
     experts = Experts(
         num=num,
         num_per_token=num_per_token,
@@ -139,19 +140,20 @@ def silu_experts(
 
 
 def kv_layers(num_layers: int, num_kv_heads: int, head_dim: int) -> ModelSpec:
-    """Layers with such keys and values."""
+    """Returns a model with keys and values of these sizes."""
     return gated(
         num_layers=num_layers, num_heads=num_kv_heads, num_kv_heads=num_kv_heads, head_dim=head_dim
     )
 
 
 def gated(**changes: Any) -> ModelSpec:
-    """Grouped heads, a gated MLP, an output layer of its own."""
+    """Returns a model with grouped heads, a gated MLP and its own output layer."""
     return changed(_GATED, **changes)
 
 
 def plain() -> ModelSpec:
-    """As many heads of keys as of queries, together as wide as the hidden state, no gate."""
+    """Returns a model with as many key heads as query heads, together as wide as the hidden state,
+    and without a gate."""
     return gated(
         family="gpt2",
         num_kv_heads=4,

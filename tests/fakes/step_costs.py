@@ -1,4 +1,4 @@
-"""Machines whose steps take what one says."""
+"""Machines with given step times."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from paredown.cost.step_cost import StepLoad
 
 @dataclass(frozen=True)
 class PerToken:
-    """A second for each token, and `fixed` for each step."""
+    """Takes a second per token, plus `fixed` per step."""
 
     fixed: float = 0.0
 

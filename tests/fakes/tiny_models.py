@@ -1,8 +1,7 @@
-"""Tiny random checkpoints written by Transformers itself, one for each thing a spec can say.
+"""Tiny random checkpoints written by Transformers itself, one for each feature of a spec.
 
 `VARIANTS[name](folder, dtype, seed)` writes one. All dimensions of linear layers are multiples of
-32. Weights are drawn wide, and norms and biases randomly, so that no term can be left out unseen.
-"""
+32. Weights are wide, and norms and biases random, so that every missing term shows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -61,7 +60,7 @@ from transformers import (
 VOCAB_SIZE = 300
 MAX_POSITIONS = 128
 INITIALIZER_RANGE = 0.2
-# Large enough to be seen in the logits.
+# Large enough to show in the logits.
 NORM_EPS = 1e-3
 TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
 MINISTRAL3_ROPE = {
@@ -116,7 +115,7 @@ NEOX_SIZES = {
     "layer_norm_eps": NORM_EPS,
     **TOKENS,
 }
-# Caps and a scale that are seen in the logits.
+# Soft caps and a scale that show in the logits.
 GEMMA2_SIZES = ROTARY_SIZES | {
     "head_dim": 32,
     "sliding_window": 7,
@@ -124,7 +123,7 @@ GEMMA2_SIZES = ROTARY_SIZES | {
     "attn_logit_softcapping": 5.0,
     "final_logit_softcapping": 3.0,
 }
-# A scale of its own, and layers of both kinds.
+# Its own scale, and layers of both kinds.
 GEMMA3_SIZES = ROTARY_SIZES | {
     "head_dim": 32,
     "sliding_window": 7,
@@ -137,7 +136,7 @@ GRANITE_SCALARS = {
     "embedding_multiplier": 3.0,
     "logits_scaling": 4.0,
 }
-# Granite 4 without mixtures and state-space layers.
+# Granite 4 without routed experts and state-space layers.
 GRANITE_DENSE = {
     "num_local_experts": 0,
     "shared_intermediate_size": 96,
@@ -197,7 +196,7 @@ LLAMA3_ROPE = {
     "factor": 8.0,
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
-    # Small enough that kept, ramped and stretched wavelengths all occur in a head of 16.
+    # Small enough for kept, ramped and stretched wavelengths in a head of 16.
     "original_max_position_embeddings": 64,
 }
 LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
@@ -206,7 +205,7 @@ Writer = Callable[[Path, torch.dtype, int], None]
 
 
 def make_model(family: str, dtype: torch.dtype, seed: int, **changes: object) -> torch.nn.Module:
-    """A random model in eval mode, norms and biases drawn at random too."""
+    """Returns a random model in eval mode; norms and biases are random too."""
     config_class, model_class, sizes = CLASSES[family]
     torch.manual_seed(seed)
     model = model_class(config_class(**{**sizes, **changes})).eval()
@@ -317,12 +316,12 @@ VARIANTS: dict[str, Writer] = {
         final_logit_softcapping=None,
         layer_types=["full_attention", "full_attention"],
     ),
-    # As llama.cpp has them: a scale of the head's size, and a full layer in six.
+    # As in llama.cpp: scaled by the head's size, with every sixth layer full.
     "gemma3-six-layers": variant(
         "gemma3_text", query_pre_attn_scalar=32, num_hidden_layers=6, layer_types=None
     ),
 }
-# What the PyTorch decoder alone runs.
+# Runs only on the PyTorch decoder.
 DECODER_VARIANTS: dict[str, Writer] = {
     "phi": variant("phi"),
     "phi3-longrope": variant(

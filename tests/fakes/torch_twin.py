@@ -1,4 +1,4 @@
-"""A torch executor on a PyTorch decoder that is there, without files."""
+"""Builds a torch executor on an existing PyTorch decoder, without files."""
 
 from paredown.executors.run_options import Device
 from paredown.executors.torch.loading import make_executor
@@ -17,7 +17,7 @@ def torch_twin(
     sinks: AttentionSinks | None = None,
     device: Device = "cpu",
 ) -> TorchExecutor:
-    """With the pages that `kv` asks for. The decoder goes to the device, too."""
+    """Returns the executor with pages in the format `kv`. The decoder moves to the device too."""
     context = Context(spec=decoder.spec, sinks=sinks)
     threads = ThreadPlan(prefill=num_threads, decode=num_threads)
     return make_executor(decoder.to(device), context, kv, threads, device)

@@ -1,9 +1,9 @@
 """A deterministic toy model for tests of the engine and the server.
 
-A position's state is a hash of its token and of the state of the position before it, read back
-from the page storage; the logits follow from the state, and with a window (of two tokens or more)
-from all that are seen. A wrong page, a wrong order, a position computed twice or never: each
-changes every later token.
+A position's state is a hash of its token and the previous position's state, which is read from the
+page storage. The logits follow from the state or, with a window (of two tokens or more), from all
+visible states. A wrong page, a wrong order, or a position computed twice or never changes every
+later token.
 """
 
 import time
@@ -54,7 +54,7 @@ def mix(state: int, token_id: int) -> int:
 
 
 def logits_of(state: int, vocab_size: int) -> npt.NDArray[np.float32]:
-    """A few tokens are likely, and which ones follows from the state; eos is rare."""
+    """Returns logits in which a few tokens, chosen by the state, are likely; eos is rare."""
     row = np.full(vocab_size, -4.0, np.float32)
     for i in range(8):
         row[1 + mix(state, i) % (vocab_size - 1)] = 4.0 - 0.5 * i
@@ -64,7 +64,8 @@ def logits_of(state: int, vocab_size: int) -> npt.NDArray[np.float32]:
 
 
 def seen_positions(context: Context, position: int) -> list[int]:
-    """What a token sees beside itself: the sinks and the window before it."""
+    """Returns the positions that a token sees besides itself: the sinks and the window before
+    it."""
     first = max(context.num_sink_tokens, position - (context.kept_window or 1) + 1)
     return [*range(min(context.num_sink_tokens, position)), *range(first, position)]
 
@@ -84,7 +85,7 @@ def reference_logits(
 
 
 class ToyExecutor:
-    """`delay_s` sleeps in each step; a step whose number is in `failing_steps` raises."""
+    """Sleeps for `delay_s` in each step; a step whose number is in `failing_steps` raises."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class ToyExecutor:
     def write_drafts(
         self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
-        """A step for each token of each draft."""
+        """Drafts with one step for each token of each draft."""
         drafts = []
         for one, state, count in zip(slices, states, num_draft_tokens, strict=True):
             num_computed, draft = one.start + len(one.token_ids), list[int]()
@@ -171,7 +172,7 @@ class ToyExecutor:
 
 
 class ToyTokenizer:
-    """Bytes are tokens 1..256; the others decode to pieces of UTF-8 that need each other."""
+    """Tokens 1..256 are bytes; the others decode to parts of UTF-8 characters."""
 
     bos_token_id: int | None = None
     prompt_prefix: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Traces of made-up requests, with prompts that begin alike in some of their blocks."""
+"""Traces of invented requests whose prompts share leading blocks."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from paredown.plan.trace import Trace
 
 
 def make_trace(requests: Sequence[tuple[float, int, int, tuple[int, ...]]]) -> Trace:
-    """Of (seconds, prompt, answer, blocks)."""
+    """Makes a trace of (seconds, prompt, answer, blocks)."""
     return Trace(
         name="made-up",
         requests=tuple(
@@ -21,8 +21,8 @@ def make_trace(requests: Sequence[tuple[float, int, int, tuple[int, ...]]]) -> T
 
 @st.composite
 def traces(draw: st.DrawFn, *, max_requests: int = 8, max_tokens: int = 2000) -> Trace:
-    """As a service writes them: the first request comes at once, the last later, and a block is the
-    same only where all before it are."""
+    """Draws a trace like those of a service: the first request arrives at once, later ones in
+    order, and equal blocks follow equal blocks only."""
     gaps = draw(st.lists(st.integers(0, 9), min_size=1, max_size=max_requests - 1))
     gaps[-1] += 1
     times, numbers, requests = [0.0], dict[tuple[int, ...], int](), []

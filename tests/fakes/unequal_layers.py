@@ -1,5 +1,5 @@
-"""A model no two of whose layers are alike: a wide one, a narrow one and ones with experts in turn,
-so that rows of all widths meet in every buffer, each with forms that the others lack."""
+"""A model whose layers all differ: a wide one, a narrow one and ones with experts alternate. Rows
+of all widths meet in every buffer, and each layer has forms that the others lack."""
 
 from paredown.spec.attention import Attention, QueryTemperature
 from paredown.spec.experts import Experts
@@ -51,7 +51,7 @@ MIXED = LayerSpec(
     norms=Norms(attention=RMS, mlp=RMS),
     residual_multiplier=0.4,
 )
-# OLMo 2 norms what attention and MLP give alone.
+# OLMo 2 norms only the outputs of attention and MLP.
 UNTURNED = LayerSpec(
     attention=Attention(num_heads=4, num_kv_heads=4, head_dim=16, rotary=None),
     mlp=Experts(
@@ -59,8 +59,8 @@ UNTURNED = LayerSpec(
     ),
     norms=Norms(attention_output=RMS, mlp_output=RMS),
 )
-# Phi-2 has one norm for attention and MLP, OLMo 2 norms all heads at once, Ministral 3 lets queries
-# grow, and YaRN lengthens what is turned.
+# Phi-2 has one norm for attention and MLP, OLMo 2 norms all heads at once, Ministral 3 scales
+# queries by position, and YaRN stretches the rotation.
 GROWN = LayerSpec(
     attention=Attention(
         num_heads=4,

@@ -8,11 +8,11 @@ from fakes.tiny_models import make_model
 
 
 def leave_out_experts(folder: Path, family: str, unseen: list[int], **changes: object) -> None:
-    """A model whose router sends no token to `unseen`."""
+    """Writes a model whose router sends no token to `unseen`."""
     model = make_model(family, torch.float32, 3, **changes)
     with torch.no_grad():
         for layer in model.model.layers:
-            # All tokens have a positive part in the first channel; nothing else is looked at there.
+            # All tokens are positive in the first channel, the only one that the router reads.
             layer.post_attention_layernorm.weight[0] = 8.0
             layer.input_layernorm.weight[0] = 0.0
             router = layer.mlp.gate.weight

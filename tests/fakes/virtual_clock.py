@@ -1,4 +1,4 @@
-"""Time that passes only when somebody sleeps: what takes how long is then known to the digit."""
+"""A clock that advances only when somebody sleeps, so that all times are known exactly."""
 
 import time
 
@@ -6,7 +6,7 @@ import pytest
 
 
 class VirtualClock:
-    """In the place of the process's clocks, from the time of `start_s` on."""
+    """Replaces the process's clocks, starting at `start_s`."""
 
     def __init__(self, patch: pytest.MonkeyPatch, start_s: float = 1000.0) -> None:
         self.now_s = start_s

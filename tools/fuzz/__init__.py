@@ -1,1 +1,1 @@
-"""Fuzzers of what reads files of strangers (docs/internals/fuzzing.md)."""
+"""Fuzzers of the readers of untrusted files (docs/internals/fuzzing.md)."""

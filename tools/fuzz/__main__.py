@@ -1,4 +1,4 @@
-"""`python -m tools.fuzz`: fuzzes the readers side by side and prints what was found."""
+"""`python -m tools.fuzz`: fuzzes the readers in parallel and prints the findings."""
 
 import argparse
 import json

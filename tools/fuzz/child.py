@@ -1,5 +1,5 @@
-"""The process that fuzzes one target: `python -m tools.fuzz.child NAME ...`. What ends it ends
-nothing else. It prints what it did as JSON in its last line."""
+"""The process that fuzzes one target: `python -m tools.fuzz.child NAME ...`. A crash ends only this
+process. Its last line reports the results as JSON."""
 
 import argparse
 from pathlib import Path

@@ -1,15 +1,15 @@
-"""Random changes of inputs: of any bytes, and of JSON by its structure."""
+"""Mutates inputs at random: any bytes, and JSON by its structure."""
 
 import json
 import random
 from collections.abc import Sequence
 
-# What an input may have at most: limits are asked of inputs of 1 MB.
+# The largest input. Limits are tested with inputs of 1 MB.
 MAX_BYTES = 1 << 20
-# Numbers where counts, offsets and sizes go wrong.
+# Numbers at which counts, offsets and sizes tend to go wrong.
 _NUMBERS = (0, 1, 2, 7, 31, 32, 127, 128, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1)
 _WIDE = (2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
-# Pieces of JSON that are valid and odd.
+# Valid but unusual pieces of JSON.
 _PIECES = (
     "null", "true", "-1", "0", "1", "2147483647", "4294967296", "9223372036854775808", "0.5",
     "-0.0", "1e308", "1e999", "NaN", "-Infinity", '""', '"\\ud800"', '"\\u0000"', '"(a+)+$"',
@@ -18,13 +18,13 @@ _PIECES = (
 
 
 class Mutator:
-    """Changes drawn from one seed."""
+    """Mutates inputs with one seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
     def changed(self, corpus: Sequence[bytes], *, is_json: bool) -> bytes:
-        """One of the corpus with some changes."""
+        """Returns an input of the corpus with some mutations."""
         rng = self.random
         data = rng.choice(corpus)
         for _ in range(1 << rng.randrange(4)):
@@ -63,7 +63,7 @@ class Mutator:
         return data[: place + 1]
 
     def _json_change(self, data: bytes, other: bytes) -> bytes:
-        """A value becomes another, goes, comes twice, or is one of another input."""
+        """Replaces, removes or duplicates a value, or takes one from another input."""
         try:
             value = json.loads(data)
             given = json.loads(other)
@@ -140,7 +140,7 @@ def _dumped(value: object) -> bytes:
 
 
 def _places(value: object) -> list[tuple[Holder, str | int]]:
-    """Every place of a value in its holder; deep ones are left as they are."""
+    """Returns every place of a value in its holder, except in very deep ones."""
     found: list[tuple[Holder, str | int]] = []
     waiting: list[object] = [value]
     while waiting and len(found) < 20_000:

@@ -1,4 +1,4 @@
-"""Fuzzers as processes, of both languages: started, watched, and what they did."""
+"""Starts and watches fuzzer processes of both languages, and reports their results."""
 
 import json
 import re
@@ -16,13 +16,13 @@ ROOT = Path(__file__).parent.parent.parent
 BINARIES = ROOT / "build" / "fuzz"
 CORPUS = Path(__file__).parent / "corpus"
 NATIVE = ("packed_model", "packing")
-# A process whose input has not ended by then is taken to hang.
+# An input that runs longer counts as a hang.
 _HANG_S = 30.0
 
 
 @dataclass(kw_only=True)
 class Report:
-    """What was run of one reader. `failures` are inputs and what happened with them."""
+    """The result for one reader. `failures` are inputs and what happened with them."""
 
     reader: str
     inputs: int = 0
@@ -37,14 +37,14 @@ class Report:
 
 
 def replay_command(reader: str, path: str) -> str:
-    """The command that runs a failing input again."""
+    """Returns the command that reruns a failing input."""
     if reader in NATIVE:
         return f"{BINARIES.relative_to(ROOT)}/fuzz_{reader} {path}"
     return f"{Path(sys.executable).name} -m tools.fuzz --target {reader} --replay {path}"
 
 
 def fuzz(reader: str, seconds: float, seed: int, failures: Path) -> Report:
-    """Fuzzes one reader for so long; a process that ends early starts again with another seed."""
+    """Fuzzes one reader for `seconds`; a process that ends early is restarted with another seed."""
     failures.mkdir(parents=True, exist_ok=True)
     report = Report(reader=reader)
     start = time.monotonic()
@@ -59,7 +59,7 @@ def fuzz(reader: str, seconds: float, seed: int, failures: Path) -> Report:
 
 
 def replay(reader: str, path: Path, failures: Path) -> subprocess.CompletedProcess[str]:
-    """Runs one input in a process of its own."""
+    """Runs one input in a separate process."""
     failures.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
         command = [*_child(reader, Path(folder), failures), "--replay", str(path)]
@@ -94,7 +94,7 @@ def _python(report: Report, seconds: float, seed: int, failures: Path) -> None:
 
 
 def _wait(process: subprocess.Popen[str], current: Path) -> int | None:
-    """The exit code; None where an input did not end and the process was killed."""
+    """Returns the exit code, or None if an input hung and the process was killed."""
     last, since = 0, time.monotonic()
     while True:
         try:
@@ -118,7 +118,8 @@ def _add(report: Report, tally: dict[str, object]) -> None:
 
 
 def _native(report: Report, seconds: float, seed: int, failures: Path) -> None:
-    """libFuzzer's flags and last lines, which csrc/fuzz/driver.cpp has too."""
+    """Runs a native fuzzer with libFuzzer's flags and last lines, which csrc/fuzz/driver.cpp also
+    supports."""
     binary = BINARIES / f"fuzz_{report.reader}"
     corpus = CORPUS / report.reader
     with TemporaryDirectory() as found:

@@ -1,4 +1,4 @@
-"""Small sound files that fuzzing begins with, made anew each time."""
+"""Makes small valid files as the starting inputs of fuzzing."""
 
 import hashlib
 import io
@@ -30,7 +30,7 @@ from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
 
 PACKED_KEY = "a key"
-# The prefix of a packed file: magic, byte order and version, the two sizes, a digest.
+# The fixed part of a packed file: magic, byte order and version, two sizes, a digest.
 _SIZES_OFFSET, _SIZES, _HEAD_BYTES = 16, struct.Struct("=QQ"), 64
 LLAMA: dict[str, object] = {
     "model_type": "llama",
@@ -76,7 +76,7 @@ _QUANTIZATIONS: tuple[dict[str, object], ...] = (
 
 
 def configs() -> Sequence[bytes]:
-    """A config.json for each family, and each section."""
+    """Returns a config.json for each family and for each section."""
     found = [{**LLAMA, "model_type": family} for family in FAMILIES]
     found += [{**LLAMA, "rope_scaling": one} for one in _SCALINGS]
     found += [{**LLAMA, "quantization_config": one} for one in _QUANTIZATIONS]
@@ -91,7 +91,7 @@ def safetensors() -> Sequence[bytes]:
 
 
 def indices() -> Sequence[bytes]:
-    """An index of shards; the one file that it names lies beside it."""
+    """Returns an index of shards; the single file that it names lies beside it."""
     index = {
         "metadata": {"total_size": 76},
         "weight_map": {"a.weight": SHARD, "b.weight": SHARD, "c": SHARD},
@@ -107,12 +107,12 @@ def shard() -> bytes:
 
 
 def ggufs() -> Sequence[bytes]:
-    """A whole small model with a tokenizer of each kind."""
+    """Returns a whole small model with each kind of tokenizer."""
     return [_gguf(kind) for kind in ("gpt2", "llama", "bert", "t5")]
 
 
 def packed_files() -> Sequence[bytes]:
-    """JSON of the entries of a packed file; the target puts the file around it."""
+    """Returns the JSON entries of a packed file; the target adds the rest of the file."""
     return [json.dumps({"entries": [_entry(blob) for blob in packed_blobs()]}).encode()]
 
 
@@ -122,7 +122,7 @@ def packed_model() -> NativeModel:
 
 
 def packed_blobs() -> list[Blob]:
-    """Those of a small model."""
+    """Returns the blobs of a small model."""
     model = packed_model()
     spec = model.spec
     rng = np.random.default_rng(0)
@@ -143,7 +143,7 @@ def packed_blobs() -> list[Blob]:
 
 
 def packed_bytes(blobs: Sequence[Blob]) -> bytes:
-    """The file that is written of them."""
+    """Returns the packed file of these blobs."""
     with TemporaryDirectory() as folder, (Path(folder) / "packed").open("w+b", buffering=0) as file:
         assert isinstance(file, io.FileIO)
         write_packed_file(file, PACKED_KEY, blobs, num_threads=1, go_on=lambda: True)
@@ -152,15 +152,15 @@ def packed_bytes(blobs: Sequence[Blob]) -> bytes:
 
 
 def packed_heads() -> Sequence[bytes]:
-    """A packed file up to its payload."""
+    """Returns a packed file up to its payload."""
     data = packed_bytes(packed_blobs())
     table_bytes, num_chunks = _SIZES.unpack_from(data, _SIZES_OFFSET)
     return [data[: _HEAD_BYTES + table_bytes + 8 * num_chunks]]
 
 
 def sealed_file(head: bytes) -> bytes:
-    """The file that such a head stands before, with the head's digest as its writer would have
-    put it, however it was changed."""
+    """Returns a packed file with this head, whose digest is corrected as its writer would have set
+    it."""
     head = head.ljust(_HEAD_BYTES, b"\0")
     table_bytes, num_chunks = _SIZES.unpack_from(head, _SIZES_OFFSET)
     rest = head[_HEAD_BYTES : _HEAD_BYTES + table_bytes + 8 * num_chunks]
@@ -177,7 +177,7 @@ def _payload() -> bytes:
 
 
 def tokenizers() -> Sequence[bytes]:
-    """tokenizer.json of byte-level BPE."""
+    """Returns tokenizer.json of byte-level BPE."""
     return [
         hugging_face_files(_vocabulary(kind), "a seed")["tokenizer.json"].encode()
         for kind in ("gpt2", "llama", "bert", "t5")

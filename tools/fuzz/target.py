@@ -1,4 +1,4 @@
-"""Target: a reader, and the inputs that its fuzzing begins with."""
+"""Target: a reader and the inputs from which its fuzzing starts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """`run` reads the file that it is given; it returns, or raises one of paredown.errors or of
-    `refusals`. `file_name` is what the reader wants the file to be called."""
+    """`run` reads a file; it returns, or raises one of paredown.errors or of `refusals`.
+    `file_name` is the name that the reader expects."""
 
     name: str
     run: Callable[[Path], None]

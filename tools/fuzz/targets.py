@@ -1,4 +1,4 @@
-"""The readers in Python that are fuzzed, each with what is done with a file that it takes."""
+"""The Python readers to fuzz, each with the use of an accepted file."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from tools.fuzz import seeds
 from tools.fuzz.target import Target
 
 _MESSAGES = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": "ab c"}]
-# Of a blob that a forged entry asks for.
+# The largest blob that a forged entry may ask for.
 _MAX_BLOB_BYTES = 1 << 20
 _SOUND_BLOBS: list[Blob] = []
 
@@ -65,7 +65,7 @@ def _read_config(path: Path) -> None:
 
 
 def _read_packed(path: Path) -> None:
-    """The entries stand in JSON; the file around them is sound."""
+    """Reads JSON entries in an otherwise valid packed file."""
     _borrow(_forged_file(path))
 
 
@@ -84,8 +84,8 @@ def _borrow(path: Path) -> None:
 
 
 def _forged_file(path: Path) -> Path:
-    """A file with the blobs that the entries of `path` ask for. Raises ValueError for entries that
-    no file could have."""
+    """Writes a file with the blobs that the entries of `path` ask for. Raises ValueError for
+    entries that no file could have."""
     try:
         entries = json.loads(path.read_bytes())["entries"]
         wanted = [(dict(entry["fields"]), int(entry["num_bytes"])) for entry in entries]

@@ -1,4 +1,4 @@
-"""Runs a target on inputs without end, and keeps each that breaks a promise."""
+"""Runs a target on endless inputs and keeps each one that breaks a promise."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ from tools.fuzz.target import Target
 
 MAX_SECONDS = 2.0
 MAX_MEMORY_MB = 1024
-# Beyond this a process gets no memory, so that a machine is not brought down by one input.
+# The memory limit of the process, so that no input brings the machine down.
 _LIMIT_MB = 6 * 1024
 _MOST_FAILURES = 20
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was run. `failures` are paths and what happened, one of each kind."""
+    """Counts of runs. `failures` are paths and what happened, one of each kind."""
 
     inputs: int = 0
     seconds: float = 0.0
@@ -33,8 +33,8 @@ class Tally:
 
 
 class Watch:
-    """One target in this process. Inputs lie in `folder` while they run, so that the parent finds
-    one that ends the process; failing ones are kept in `failures`."""
+    """Watches one target in this process. Inputs are in `folder` while they run, so that the parent
+    finds one that kills the process; failing ones are kept in `failures`."""
 
     def __init__(self, target: Target, folder: Path, failures: Path) -> None:
         self._target = target
@@ -44,8 +44,8 @@ class Watch:
         self.tally = Tally()
 
     def run_for(self, seconds: float, corpus: Sequence[bytes], seed: int) -> None:
-        """The corpus as it is, then changes of it. An input that is refused in new words joins the
-        corpus: it came further, or elsewhere."""
+        """Runs the corpus unchanged, then mutations of it. An input that is refused in new words
+        joins the corpus, because it reached other code."""
         mutator, known = Mutator(seed), list(corpus)
         words = {self.run(one) for one in known}
         start = time.monotonic()
@@ -58,8 +58,8 @@ class Watch:
         self.tally.seconds = time.monotonic() - start
 
     def run(self, data: bytes) -> str:
-        """Runs one input and gives how it ended, numbers apart. Time is that of the processor, so
-        that a busy machine fails nothing."""
+        """Runs one input and returns how it ended, without numbers. Processor time is measured, so
+        that a busy machine causes no failures."""
         path = self._folder / self._target.file_name
         path.write_bytes(data)
         _forget_peak()
@@ -127,5 +127,5 @@ def _without_numbers(text: str) -> str:
 
 
 def printed(tally: Tally) -> str:
-    """The last line of a process that fuzzes."""
+    """Returns the last line of a fuzzing process."""
     return json.dumps(vars(tally))

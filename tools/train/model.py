@@ -1,8 +1,8 @@
 """The Llama decoder as it is trained: float32 master weights, bfloat16 arithmetic.
 
-Projections that read the same activations are one matrix here (query, key and value; gate and up),
-because a wide product runs faster on a CPU than several narrow ones. `huggingface_tensors` splits
-them again.
+Projections with the same input are one matrix here (query, key and value; gate and up), because a
+CPU computes one wide product faster than several narrow ones. `huggingface_tensors` splits them
+again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables and lines with colours: every text in them is escaped, and no markup in them is obeyed."""
+"""Coloured tables and lines, whose texts are escaped and never read as markup."""
 
 from rich.console import Console, HighlighterType, JustifyMethod, OverflowMethod
 from rich.style import Style
@@ -13,17 +13,17 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def headed(head: str, rest: str) -> Text:
-    """A line that begins with bold words."""
+    """Returns a line that begins with bold words."""
     return Text.assemble((shown(head), "bold"), shown(rest, MAX_LINE_CHARS))
 
 
 def lines(text: str) -> Text:
-    """A cell or heading of several lines, each of them escaped."""
+    """Returns a cell or heading of several lines, each of them escaped."""
     return Text("\n".join(shown(line) for line in text.split("\n")))
 
 
 class _Console(Console):
-    """Every text that is printed, a cell of a table too, becomes one escaped line here."""
+    """Escapes every printed text, including table cells, to a single line."""
 
     def render_str(
         self,

@@ -1,6 +1,6 @@
-"""What is logged, by us and by libraries, and the trace of a bug: escaped as lines are.
+"""Escapes log messages, ours and those of libraries, and tracebacks of bugs.
 
-Messages hold names of files, a client's values and what a hub answers.
+Messages contain file names, clients' values and answers of the hub.
 """
 
 import logging
@@ -13,9 +13,9 @@ from paredown.shown import shown
 
 
 def escape_logs_and_traces() -> None:
-    """For the whole process, whoever writes its log."""
+    """Escapes logs for the whole process, whichever handler writes them."""
     logging.setLogRecordFactory(_Record)
-    # It writes what no other handler takes.
+    # Writes whatever no other handler takes.
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LogLine())
     sys.excepthook = _print_trace
@@ -27,8 +27,8 @@ class _Record(logging.LogRecord):
 
 
 class LogLine(logging.Formatter):
-    """A message on one line. The lines of a trace below it are indented, so that none of them can
-    pass for a message."""
+    """Formats a message as one line. Traceback lines are indented, so that none passes for a
+    message."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = shown(record.getMessage(), MAX_LINE_CHARS)

@@ -1,4 +1,4 @@
-"""`paredown`: the command line. One verb per file, imported only when it is asked for."""
+"""`paredown`: the command line. Each verb has its own file, imported only on use."""
 
 import argparse
 import errno
@@ -36,7 +36,7 @@ VERBS: dict[str, str] = {
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-# What the system says when a file, stdout too, can take no more.
+# The system's errors when a file, or stdout, can take no more.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 EXAMPLES = """examples:
@@ -67,8 +67,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb. The exit code is 2 for bad input or a full disk, 130 when interrupted, 128
-    plus the signal when stopped by one, 141 when nobody reads the output, else the verb's own."""
+    """Runs one verb and returns the exit code: 2 for bad input or a full disk, 130 when
+    interrupted, 128 plus the signal when stopped by one, 141 when nobody reads the output. Any
+    other code is the verb's own."""
     words = list(sys.argv[1:] if argv is None else argv)
     prepare_streams()
     try:
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_stdout() -> None:
-    """The interpreter flushes stdout once more at its end; that goes nowhere and does not fail."""
+    """Redirects stdout to nowhere, so that the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -120,7 +121,7 @@ def _run(words: list[str]) -> int:
             "there is no such verb", seen=name, remedy=f"The verbs are {', '.join(VERBS)}."
         )
     verb = cast(Verb, importlib.import_module(f"paredown.cli.verbs.{name}"))
-    # It imports what help and a wrong verb do without.
+    # Imported late: help and a wrong verb need none of it.
     log_lines = importlib.import_module("paredown.cli.log_lines")
     log_lines.escape_logs_and_traces()
     parser = _Parser(

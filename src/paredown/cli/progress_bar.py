@@ -1,5 +1,5 @@
-"""How far long work is, on stderr: a bar that is gone when the work is done, and where nobody looks
-at a terminal (a log, a service) a line now and then."""
+"""Shows the progress of long work on stderr: a bar that disappears at the end, or an occasional
+line where stderr is no terminal (a log, a service)."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ from paredown.progress import time_left
 from paredown.shown import shown
 from paredown.units import format_duration
 
-# Work that is done before prints no line.
+# Work that ends earlier prints no line.
 FIRST_LINE_S = 10.0
 LINE_EVERY_S = 30.0
 
@@ -23,35 +23,35 @@ Clock = Callable[[], float]
 
 
 class ProgressView(Protocol):
-    """A display of progress: `share` of the whole is done, None where nobody knows."""
+    """A progress display. `share` of the whole is done; None if unknown."""
 
     def show(self, what: str, share: float | None) -> None: ...
 
 
 class ProgressBar:
-    """Its methods are what long work is given to call (paredown.progress)."""
+    """The callbacks that long work reports to (paredown.progress)."""
 
     def __init__(self, view: ProgressView, what: str) -> None:
         self._view = view
         self._what = shown(what)
 
     def show_share(self, what: str, share: float) -> None:
-        """Shows what is being done, and the share of the whole that is done."""
+        """Shows the current activity and the share of the whole that is done."""
         self._what = shown(what)
         self._view.show(self._what, share)
 
     def show_count(self, done: int, total: int) -> None:
-        """Shows how many steps of how many are done."""
+        """Shows how many of the steps are done."""
         self._view.show(self._what, done / total if total else 1.0)
 
     def show_note(self, what: str) -> None:
-        """Shows what is being done, where nobody knows how much there is to do."""
+        """Shows the current activity where the total is unknown."""
         self._what = shown(what)
         self._view.show(self._what, None)
 
 
 class ProgressLines:
-    """A line of its own for what is being done, not more often than every LINE_EVERY_S seconds."""
+    """Prints a line for the current activity, at most every LINE_EVERY_S seconds."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         self._stream = stream
@@ -73,7 +73,7 @@ class ProgressLines:
 
 
 class _Bar:
-    """rich's bar with the time left by the shares that were told."""
+    """Shows rich's bar with the time left that follows from the reported shares."""
 
     def __init__(self, progress: Progress, task: TaskID, clock: Clock = time.monotonic) -> None:
         self._progress = progress

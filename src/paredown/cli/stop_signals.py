@@ -1,4 +1,4 @@
-"""Signals that end a verb become exceptions, so that what is half-written is removed."""
+"""Turns signals that end a verb into exceptions, so that half-written files are removed."""
 
 import signal
 import threading
@@ -9,15 +9,15 @@ from typing import NoReturn
 
 from paredown.stopped import StoppedError
 
-# Ctrl-C raises KeyboardInterrupt by itself.
+# Ctrl-C already raises KeyboardInterrupt.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def stop_signals_raise() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP raise StoppedError, once: those that follow wait for the cleaning
-    up. A signal that the caller handles or ignores (nohup) stays with the caller. Signals belong to
-    the main thread; elsewhere this does nothing."""
+    """Inside, SIGTERM and SIGHUP raise StoppedError once; later signals wait for the cleanup. A
+    signal that the caller handles or ignores (nohup) stays with the caller. Only the main thread
+    receives signals; elsewhere this does nothing."""
     taken = []
     if threading.current_thread() is threading.main_thread():
         taken = [one for one in STOP_SIGNALS if signal.getsignal(one) is signal.SIG_DFL]

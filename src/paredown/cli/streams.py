@@ -1,4 +1,4 @@
-"""The standard streams as every verb needs them."""
+"""Prepares the standard streams for every verb."""
 
 import os
 import sys
@@ -9,13 +9,13 @@ _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968", "646")
 
 
 def prepare_streams() -> None:
-    """Opens streams that the caller closed, and has those take every text that are not UTF-8: a
-    "?" stands for what they cannot show. What is read where only ASCII is expected is UTF-8."""
+    """Reopens closed streams, and lets streams that are not UTF-8 accept any text by printing "?"
+    for what they cannot show. Input is read as UTF-8 even in an ASCII locale."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        # Other ways to write what cannot be encoded are the user's own choice.
+        # Any other error handler was the user's choice.
         if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="replace")
     if isinstance(sys.stdin, TextIOWrapper) and sys.stdin.encoding.lower() in _ASCII:
@@ -23,8 +23,8 @@ def prepare_streams() -> None:
 
 
 def text_of(word: str) -> str:
-    """A word of the command line that is a text for a model. Where only ASCII is expected Python
-    has put marks in place of its other bytes; they are UTF-8, as far as they are any text."""
+    """Returns a command-line word as text for a model. In an ASCII locale Python stores its other
+    bytes as surrogates, which are decoded as UTF-8 where valid."""
     try:
         return os.fsencode(word).decode("utf-8")
     except UnicodeError:

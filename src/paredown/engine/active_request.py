@@ -1,5 +1,4 @@
-"""ActiveRequest: what a live request has beside its tokens and pages, from its arrival to its
-end."""
+"""ActiveRequest: the state of a live request besides its tokens and pages."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from paredown.executors.sampler import Logprobs, Sampler, SamplingState
 
 
 class EngineTokenizer(Protocol):
-    """What the engine needs of a tokenizer."""
+    """The part of a tokenizer that the engine uses."""
 
     @property
     def eos_token_ids(self) -> frozenset[int]: ...
@@ -30,37 +29,38 @@ class EngineTokenizer(Protocol):
 
 @dataclass(slots=True)
 class ActiveRequest:
-    """Its fields are what every step reads, so that a step touches few objects per request. The
-    last four are of the step under way."""
+    """The fields that every step reads, in one object so that a step touches few objects per
+    request. The last four belong to the current step."""
 
     request: Request
     sampling: SamplingState
     detokenizer: Detokenizer
-    # Any of these ends the answer.
+    # Each of these tokens ends the answer.
     ending: frozenset[int]
     part: SequenceSlice
-    # None where nobody asked for it.
+    # None unless requested.
     stops: StopMatcher | None
     token_filter: TokenFilter | None
     prompt_logprobs: list[Logprobs] | None
-    # Whether there is one of the last two.
+    # Whether either of the last two is set.
     is_watched: bool
 
-    # The row of logits to draw from next, the draft tokens that were computed, and how many came
-    # true.
+    # The row of logits to draw from next, the draft tokens that were computed, and how many of them
+    # were accepted.
     row: int = 0
     drafts: Sequence[int] = ()
     num_accepted: int = 0
-    # What the step has given so far.
+    # The output of the current step so far.
     output: RequestOutput | None = None
-    # Why its tokens could not be made into text.
+    # The reason why its tokens could not be decoded.
     failure: str | None = None
 
     @classmethod
     def of(
         cls, request: Request, tokenizer: EngineTokenizer, executor: Executor
     ) -> "ActiveRequest":
-        """Before its first step. Raises RequestError where the tokenizer fails at the prompt."""
+        """Creates the state before the first step. Raises RequestError where the tokenizer fails on
+        the prompt."""
         params = request.params
         settings = make_draw_settings(
             params, seed=request.seed, eos_token_ids=tokenizer.eos_token_ids
@@ -78,8 +78,9 @@ class ActiveRequest:
         )
 
     def begin(self, num_tokens: int, num_rows: int) -> SequenceSlice:
-        """What a step computes of the request: `num_tokens` from those computed on, drafts among
-        them. The same object for every step. There are `num_rows` of logits before its own."""
+        """Returns the request's slice of a step: `num_tokens` from the first uncomputed one on,
+        drafts included. `num_rows` rows of logits precede its own. Every step returns the same
+        object."""
         request, part = self.request, self.part
         if request.first_step_s is None:
             request.first_step_s = time.monotonic()
@@ -89,7 +90,7 @@ class ActiveRequest:
         part.start = start
         part.num_released_pages = request.num_released_pages
         part.num_text_tokens = num_known
-        # The row after the last certain token, and one after each draft.
+        # One row after the last certain token, and one after each draft.
         part.num_logits = 1 if end >= num_known else 0
         self.drafts, self.output = (), None
         if end > num_known:
@@ -103,8 +104,8 @@ class ActiveRequest:
         return part
 
     def score_prompt(self, sampler: Sampler, logits_RV: npt.NDArray[np.float32]) -> None:
-        """Scores the prompt tokens that stand after the rows just computed, of those of all in the
-        step. Raises RowError."""
+        """Scores the prompt tokens that follow the rows just computed; `logits_RV` holds the rows
+        of the whole step. Raises RowError."""
         known, num_top = self.prompt_logprobs, self.request.params.prompt_logprobs
         assert known is not None
         assert num_top is not None
@@ -117,15 +118,15 @@ class ActiveRequest:
         self.request.is_scored = len(known) == len(prompt) - 1
 
     def follow(self, first: "ActiveRequest") -> None:
-        """Its prompt was computed, and scored, by another in the step under way: it draws from the
-        same row."""
+        """Shares the row of `first`, which computed and scored the same prompt in the current
+        step."""
         self.row, self.prompt_logprobs = first.row, first.prompt_logprobs
         self.request.first_step_s = first.request.first_step_s
         self.request.is_scored = first.request.is_scored
 
     def add_token(self, token_id: int, logprobs: Logprobs | None) -> FinishReason | None:
-        """The next token of the answer, which is told with this step; why it is the last one. A
-        tokenizer that fails at it ends this answer with "error", and no other."""
+        """Adds the next token of the answer to this step's output. Returns the finish reason if it
+        is the last. If the tokenizer fails on it, only this answer ends, with "error"."""
         request = self.request
         reason: FinishReason | None = None
         token_ids = request.token_ids
@@ -138,7 +139,7 @@ class ActiveRequest:
             except Exception as error:  # a tokenizer came with the model, and may raise anything
                 self.failure = _told(error)
                 return "error"
-            # Up to min_tokens a stop string is text like any other.
+            # Before min_tokens, a stop string is ordinary text.
             if self.stops is not None and (
                 request.num_generated_tokens > request.params.min_tokens
             ):
@@ -160,7 +161,7 @@ class ActiveRequest:
         return reason
 
     def accept(self, token_id: int) -> bool:
-        """Whether the token just added is the next of the draft tokens."""
+        """Returns whether the token just added equals the next draft token."""
         index = self.num_accepted
         if index == len(self.drafts) or self.drafts[index] != token_id:
             return False
@@ -169,7 +170,7 @@ class ActiveRequest:
         return True
 
     def end(self, reason: FinishReason, error: str | None = None) -> RequestOutput:
-        """The last output: what the step has given so far, and the text that was held back."""
+        """Returns the last output: that of the step so far, plus the text that was held back."""
         output = self.output
         if output is None:
             output = self.output = RequestOutput(self.request, "", [])
@@ -190,8 +191,8 @@ class ActiveRequest:
         return "" if stops.is_stopped else stops.push(self.detokenizer.flush()) + stops.flush()
 
     def _num_scored(self, start: int, end: int) -> int:
-        """The number of rows to score of a prompt whose tokens are scored: those from the first
-        that is not scored yet; 0 where nothing is left to be scored."""
+        """Returns how many rows of a prompt remain to be scored, from the first unscored one on; 0
+        where nothing is left."""
         assert self.prompt_logprobs is not None
         first = max(start, len(self.prompt_logprobs))
         return max(0, end - first) if first < self.request.num_prompt_tokens - 1 else 0

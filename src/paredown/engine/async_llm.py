@@ -1,4 +1,4 @@
-"""AsyncLLM: one LLM for many askers in an event loop, all of them batched in the same steps."""
+"""AsyncLLM: shares one LLM between the tasks of an event loop and batches their requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,12 +15,12 @@ from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 
 
 class AsyncLLM:
-    """Takes `llm` for the length of an `async with`; a thread of its own computes.
+    """Holds `llm` for the duration of an `async with`; a separate thread computes.
 
     More answers at once than the engine holds (`ScheduleConfig.max_running` and `max_waiting`) are
-    refused with QueueFullError. When the thread has died everyone gets UnavailableError, which
-    tells of what in its `__cause__`. A model that fails in a step ends the answers in that step
-    with finish reason "error", as in `LLM.stream`.
+    refused with QueueFullError. If the thread has died, every caller gets UnavailableError with the
+    reason in its `__cause__`. A model that fails in a step ends the answers in that step with
+    finish reason "error", as in `LLM.stream`.
     """
 
     def __init__(self, llm: LLM) -> None:
@@ -28,7 +28,7 @@ class AsyncLLM:
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> "AsyncLLM":
-        """Raises RequestError while the LLM has an answer under way, or another AsyncLLM."""
+        """Raises RequestError while the LLM has an unfinished answer or another AsyncLLM."""
         engine, changed = self._llm.lend(), asyncio.Event()
         self._worker = Worker(lambda: engine)
         self._worker.start(changed.set)
@@ -45,7 +45,7 @@ class AsyncLLM:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends after the step under way; unfinished answers get UnavailableError."""
+        """Stops after the current step; unfinished answers get UnavailableError."""
         worker, self._worker = self._worker, None
         assert worker is not None
         try:
@@ -61,7 +61,7 @@ class AsyncLLM:
     async def generate(
         self, prompt: Prompt, params: SamplingParams | None = None
     ) -> list[Completion]:
-        """The `params.n` completions of one prompt. Raises RequestError, CapacityError or
+        """Returns the `params.n` completions of one prompt. Raises RequestError, CapacityError or
         UnavailableError."""
         params = SamplingParams() if params is None else params
         completions = await self._prepare(prompt, params)
@@ -73,9 +73,9 @@ class AsyncLLM:
     async def stream(
         self, prompt: Prompt, params: SamplingParams | None = None
     ) -> AsyncGenerator[RequestOutput, None]:
-        """The pieces of one answer as they are computed. Whoever stops iterating cancels it: leave
-        the loop or cancel the task; a stream that is kept in a variable wants `aclose`. Raises as
-        `generate` does, and RequestError for an `n` above 1."""
+        """Yields the pieces of one answer as they are computed. To cancel it, leave the loop or
+        cancel the task; a stream kept in a variable needs `aclose`. Raises as `generate` does, and
+        RequestError for an `n` above 1."""
         params = SamplingParams() if params is None else params
         token_ids = (await self._prepare(prompt, params))[0].prompt_token_ids
         async with aclosing(self._stream(token_ids, params)) as pieces:
@@ -85,8 +85,8 @@ class AsyncLLM:
     async def stream_chat(
         self, messages: list[dict[str, object]], params: SamplingParams | None = None
     ) -> AsyncGenerator[RequestOutput, None]:
-        """The pieces of the next turn of a conversation; RequestError also when the model has no
-        chat template or the template refuses the messages."""
+        """Yields the pieces of the next turn of a conversation. Also raises RequestError when the
+        model has no chat template or the template refuses the messages."""
         params = SamplingParams() if params is None else params
         token_ids = await asyncio.to_thread(self._encode_chat, messages)
         self._llm.prepare(token_ids, params)
@@ -95,7 +95,7 @@ class AsyncLLM:
                 yield piece
 
     async def _prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
-        """In another thread where the prompt is long: the event loop goes on."""
+        """Encodes a long prompt in another thread, so that the event loop goes on."""
         if len(prompt) < LONG_TEXT_CHARS:
             return self._llm.prepare(prompt, params)
         return await asyncio.to_thread(self._llm.prepare, prompt, params)
@@ -117,7 +117,7 @@ class AsyncLLM:
     async def _outputs(
         self, token_ids: list[int], params: SamplingParams
     ) -> AsyncGenerator[tuple[int, RequestOutput], None]:
-        """(number of the answer, piece)"""
+        """Yields (number of the answer, piece)."""
         worker = self._worker
         if worker is None:
             raise RequestError(

@@ -1,4 +1,4 @@
-"""From a checkpoint to an engine: the one way in which everything that answers is put together."""
+"""Builds an engine from a checkpoint. Everything that generates uses this one function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ OnLoaded = Callable[[LoadedExecutor], ScheduleConfig | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """An engine, and what is under it."""
+    """An engine and its parts."""
 
     engine: Engine
     executor: LoadedExecutor
@@ -35,8 +35,8 @@ def build(
 ) -> Built:
     """Loads the checkpoint and puts an engine over it. `tokenizer` None opens the checkpoint's own.
 
-    `on_loaded` is called as soon as the weights are there: to check them, to tell about them, or to
-    choose a schedule by what steps take, which it returns in place of `schedule`. Raises what
+    `on_loaded` is called as soon as the weights are loaded. It may check or report them, or return
+    a schedule that fits the measured step times and replaces `schedule`. Raises what
     `load_executor` and `make_speculator` raise.
     """
     loading = start_loading(checkpoint, options)
@@ -58,10 +58,10 @@ def assemble(
     schedule: ScheduleConfig | None = None,
     speculation: SpeculationConfig | None = None,
 ) -> Engine:
-    """An engine over an executor that is loaded. A draft model is run as `options` say, too."""
+    """Builds an engine over a loaded executor. A draft model also runs with `options`."""
     speculator = None
     if speculation is not None:
-        # Imported here, because it takes 30 ms of every start, and few starts speculate.
+        # Imported here because the import takes 30 ms and few runs speculate.
         from paredown.engine.speculate.make_speculator import make_speculator
 
         speculator = make_speculator(speculation, executor, tokenizer, options)

@@ -1,4 +1,4 @@
-"""From tokens to text, a little at a time: whole characters, and nothing past a stop string."""
+"""Turns tokens into text incrementally: only whole characters, and nothing past a stop string."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -11,10 +11,10 @@ from paredown.engine.piece_detokenizer import (
 from paredown.models.text.clean_up import TextCleaner
 from paredown.models.text.token_texts import TokenTexts
 
-# Enough prompt to carry a word boundary into the answer (a SentencePiece tokenizer drops the
-# space before the first word it decodes).
+# Enough of the prompt to keep the word boundary before the answer. A SentencePiece tokenizer drops
+# the space before the first word that it decodes.
 NUM_CONTEXT_TOKENS = 4
-# No character is cut into so many tokens: most of what still seems cut then is no character.
+# No character spans this many tokens, so most of what still seems cut is no character.
 MAX_HELD_TOKENS = 16
 
 
@@ -30,35 +30,37 @@ class CleaningDecoder(Protocol):
 
 
 class Detokenizer(Protocol):
-    """Text of a growing token sequence."""
+    """Decodes a growing token sequence."""
 
     @property
     def num_cut_chars(self) -> int:
-        """How many characters are held back that would come out as U+FFFD."""
+        """Returns how many held-back characters would come out as U+FFFD."""
         ...
 
     def push(self, token_id: int) -> str:
-        """The text that `token_id` completes; empty inside a character."""
+        """Returns the text that `token_id` completes; it is empty inside a character."""
         ...
 
     def flush(self) -> str:
-        """What was held back; a cut character comes out as U+FFFD. Call it once, at the end."""
+        """Returns the text that was held back, with a cut character as U+FFFD. Call it once, at the
+        end."""
         ...
 
 
 def prepare_texts(tokenizer: TokenDecoder, vocab_size: int) -> None:
-    """Fills the tokenizer's table, where it has one, so that no step of an engine makes entries.
-    For who serves long: it takes 2 us a token, 0.3 s of the largest vocabularies."""
+    """Fills the tokenizer's table, if it has one, so that no step of an engine does it. Meant for
+    long-running servers: it takes 2 us per token, 0.3 s for the largest vocabularies."""
     texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
     if texts is not None:
         texts.cover(vocab_size)
-    # Likewise of no prompt: it looks at all tokens when it is first asked for.
+    # The same for the longest token, which is computed on first use.
     getattr(tokenizer, "max_token_bytes", None)
 
 
 def make_detokenizer(tokenizer: TokenDecoder, prompt_token_ids: list[int]) -> Detokenizer:
-    """For the answer to a prompt, by the tokenizer's table where it has one."""
-    # Asking whether it is of a protocol takes longer than all else here.
+    """Returns a detokenizer for the answer to a prompt; it uses the tokenizer's table where there
+    is one."""
+    # A check against the protocol would take longer than everything else here.
     texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
     if getattr(tokenizer, "cleans_up", False):
         assert isinstance(tokenizer, CleaningDecoder)
@@ -71,11 +73,12 @@ def make_detokenizer(tokenizer: TokenDecoder, prompt_token_ids: list[int]) -> De
 
 
 class DecodingDetokenizer:
-    """For any tokenizer. Concatenated deltas are the decoded whole.
+    """Works with any tokenizer. The deltas concatenate to the decoded whole.
 
     Text is released at token borders where the decoded text does not end in U+FFFD, that is, where
-    no character is cut; of many bytes that make no character, all but what may be cut. Decoding
-    restarts at the last such border but one, so the cost per token does not grow with the sequence.
+    no character is cut. Of many bytes that form no character, all but a possible cut is released.
+    Decoding restarts at the last such border but one, so the cost per token does not grow with the
+    sequence.
     """
 
     def __init__(self, decoder: TokenDecoder, prompt_token_ids: list[int]) -> None:
@@ -101,7 +104,8 @@ class DecodingDetokenizer:
             if not is_cut:
                 return self._release(text, len(self._token_ids))
             return "" if num_held < MAX_HELD_TOKENS else self._release_but_the_last(text)
-        # A space may be nothing where a text begins; what is nothing even twice never counts.
+        # At the beginning of a text a space may decode to nothing; a token that is nothing even
+        # twice never counts.
         if text == self._known_text and not self._decode([token_id, token_id]):
             self._token_ids.pop()
         return ""
@@ -112,8 +116,8 @@ class DecodingDetokenizer:
         return self._release(self._decode(self._token_ids), len(self._token_ids))
 
     def _release_but_the_last(self, text: str) -> str:
-        """Up to the last border behind which another character begins: the next tokens may
-        complete that one."""
+        """Releases text up to the last border that is followed by a character, which the next
+        tokens may still complete."""
         for num_tokens in range(len(self._token_ids) - 1, self._num_known, -1):
             head = self._decode(self._token_ids[:num_tokens])
             last = self._decode(self._token_ids[num_tokens:])
@@ -122,7 +126,7 @@ class DecodingDetokenizer:
         return self._release(text, len(self._token_ids))
 
     def _release(self, text: str, num_tokens: int) -> str:
-        """`text` is that of the first `num_tokens`."""
+        """Releases `text`, which decodes the first `num_tokens` tokens."""
         delta = text[len(self._known_text) :]
         del self._token_ids[: self._num_known]
         self._num_known = num_tokens - self._num_known
@@ -131,14 +135,14 @@ class DecodingDetokenizer:
 
 
 class Uncleaned:
-    """Decodes as the tokenizer does before it drops spaces."""
+    """Decodes like the tokenizer, but without dropping spaces."""
 
     def __init__(self, decoder: CleaningDecoder) -> None:
         self.decode = decoder.decode_uncleaned
 
 
 class CleaningDetokenizer:
-    """For a tokenizer that drops spaces before punctuation. Held back is the last word."""
+    """Serves a tokenizer that drops spaces before punctuation. It holds back the last word."""
 
     def __init__(self, decoder: CleaningDecoder, prompt_token_ids: list[int]) -> None:
         self._words = DecodingDetokenizer(Uncleaned(decoder), prompt_token_ids)
@@ -158,8 +162,8 @@ class CleaningDetokenizer:
 class StopMatcher:
     """Finds the first stop string that a text completes, however the text is cut into pieces.
 
-    First means: ends first; of those that end together, the longest. Text that may yet turn out
-    to begin a stop string is held back.
+    The first stop string is the one that ends first; of several that end together, the longest.
+    Text that may yet begin a stop string is held back.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -169,7 +173,7 @@ class StopMatcher:
         self.is_stopped = False
 
     def push(self, text: str) -> str:
-        """The part of the text so far that is certain to be before any stop string."""
+        """Returns the part of the text that certainly precedes any stop string."""
         if not self._stops or self.is_stopped:
             return "" if self.is_stopped else text
         text = self._held + text
@@ -182,7 +186,7 @@ class StopMatcher:
         return text[: len(text) - num_held]
 
     def flush(self) -> str:
-        """What was held back: the text ended without completing a stop string."""
+        """Returns the text that was held back, because it ended without a complete stop string."""
         held, self._held = self._held, ""
         return held
 

@@ -1,7 +1,7 @@
-"""Engine: requests go in, steps are run, pieces of answers come out.
+"""Engine: runs steps for the submitted requests and returns pieces of their answers.
 
-Not thread-safe: one caller at a time. Every submitted request gets exactly one last output, with a
-finish reason, whatever happens to it.
+Not thread-safe: it allows one caller at a time. Every submitted request gets exactly one last
+output with a finish reason, whatever happens to it.
 """
 
 import secrets
@@ -30,9 +30,8 @@ from paredown.spec.kept_pages import KeptPages
 
 @dataclass(slots=True)
 class _Step:
-    """What a step computes. `turns`: those that may have their next token, with the `states` they
-    draw it with; of a plain step their rows are all there are, in order, and `token_ids` are
-    what they drew."""
+    """One step. `turns` are the requests that may draw their next token, with their `states`. In a
+    plain step these own all rows, in order, and `token_ids` are what they drew."""
 
     active: list[ActiveRequest] = field(default_factory=list)
     slices: list[SequenceSlice] = field(default_factory=list)
@@ -64,17 +63,17 @@ class Engine:
             switch_tokens=executor.spec.rotary_switch,
         )
         self._active: dict[int, ActiveRequest] = {}
-        # Last outputs of requests that ended between steps.
+        # The last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
         self._last = _Step()
-        # Steps to come that the speculator leaves alone, and tokens and seconds of those behind.
+        # The number of coming steps without speculation, and tokens and seconds of those past.
         self._num_rest_steps = 0
         self._rested: list[tuple[int, float]] = []
         self._num_submitted = 0
 
     @property
     def has_work(self) -> bool:
-        """Whether `step` has something to compute or to tell."""
+        """Returns whether `step` has anything to compute or report."""
         return bool(self._active or self._ended)
 
     @property
@@ -87,8 +86,8 @@ class Engine:
         params: SamplingParams,
         service: Service | None = None,
     ) -> Request:
-        """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
-        was queued and no output will come."""
+        """Queues a request. Raises RequestError, CapacityError or QueueFullError, in which case
+        nothing was queued and no output follows."""
         token_ids = self.check(prompt_token_ids, params)
         return self._queue([self._activate(token_ids, params, service)])[0]
 
@@ -98,17 +97,17 @@ class Engine:
         params: SamplingParams,
         service: Service | None = None,
     ) -> list[Request]:
-        """`params.n` requests for the same prompt; number i has seed + i. The first computes the
-        prompt, and the others go on from its pages. Raises as `submit` does, and then none was
-        queued."""
+        """Queues `params.n` requests for one prompt; request i has seed + i. The first computes the
+        prompt and the others continue from its pages. Raises as `submit` does, and then queues
+        none."""
         token_ids = self.check(prompt_token_ids, params)
         choices = [params.choice(i) for i in range(params.n)]
         return self._queue([self._activate(token_ids, one, service) for one in choices])
 
     def fork(self, parent: Request, token_id: int) -> Request:
-        """A request that asks what `parent` asked, after its computed tokens and this one. The
-        parent has come to its own end and `keeps_pages`, which this one then does, too; call
-        `scheduler.drop` when it is to have no more children."""
+        """Returns a request with the settings of `parent` that continues after its computed tokens
+        and `token_id`. The parent must have ended with `keeps_pages` set, which the new request
+        inherits. Call `scheduler.drop` when it will be forked no more."""
         token_ids = [*parent.token_ids[: parent.num_computed_tokens], token_id]
         live = self._activate(token_ids, parent.params, parent.service)
         request = live.request
@@ -118,8 +117,8 @@ class Engine:
         return request
 
     def check(self, prompt_token_ids: Iterable[int], params: SamplingParams) -> list[int]:
-        """The prompt as plain integers. Raises RequestError or CapacityError for a request that
-        can never be served."""
+        """Returns the prompt as plain integers. Raises RequestError or CapacityError for a request
+        that can never be served."""
         vocab_size = self.executor.spec.vocab_size
         if isinstance(prompt_token_ids, Sized):  # before anything is done for each of them
             self.scheduler.check_prompt(len(prompt_token_ids))
@@ -130,7 +129,7 @@ class Engine:
 
     def cancel(self, request_id: int) -> bool:
         """Ends a live request and frees its pages at once; its last output comes with the next
-        step. False when there is no such live request."""
+        step. Returns False when no such request is live."""
         live = self._active.get(request_id)
         if live is None:
             return False
@@ -139,8 +138,8 @@ class Engine:
         return True
 
     def step(self) -> list[RequestOutput]:
-        """Runs one step. A failure of the executor ends the requests of this step with "error";
-        the engine and all other requests live on."""
+        """Runs one step. If the executor fails, the requests of this step end with "error"; the
+        engine and all other requests continue."""
         outputs, self._ended = self._ended, []
         speculator, is_resting = self.speculator, self._num_rest_steps > 0
         if is_resting:
@@ -162,7 +161,7 @@ class Engine:
                 logits = self.executor.step(step.slices)
             num_rows = step.num_rows
             assert len(logits) == num_rows, f"{len(logits)} rows of logits, not {num_rows}"
-        except Exception as error:  # the one place where a failing model meets its requests
+        except Exception as error:  # the only place where requests meet a failing model
             message = f"the model failed: {type(error).__name__}: {error}"
             return outputs + self._fail(plan.chunks, step.active, message)
         if not step.is_plain:
@@ -177,7 +176,7 @@ class Engine:
         return outputs
 
     def _propose(self, speculator: Speculator) -> None:
-        """Has drafts made for the step to come."""
+        """Requests drafts for the next step."""
         speculator.observe_rest(self._rested)
         self._rested.clear()
         if speculator.propose(
@@ -189,7 +188,7 @@ class Engine:
             self.scheduler.expect_drafts()
 
     def check_integrity(self) -> None:
-        """Asserts that the engine and its scheduler agree on who is alive."""
+        """Asserts that the engine and its scheduler agree on which requests are live."""
         self.scheduler.check_integrity()
         leaders = (*self.scheduler.running, *self.scheduler.waiting)
         alive = {one.id for leader in leaders for one in (leader, *leader.followers)}
@@ -198,7 +197,7 @@ class Engine:
     def _activate(
         self, prompt_token_ids: list[int], params: SamplingParams, service: Service | None
     ) -> ActiveRequest:
-        """A request that nobody knows of yet."""
+        """Creates a request without queueing it."""
         num_prompt_tokens = len(prompt_token_ids)
         max_tokens = (
             self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
@@ -217,22 +216,22 @@ class Engine:
         return ActiveRequest.of(request, self.tokenizer, self.executor)
 
     def _queue(self, active: list[ActiveRequest]) -> list[Request]:
-        """The first leads, the others follow it."""
+        """Queues the first request as the leader of the others."""
         requests = [one.request for one in active]
         self.scheduler.submit(*requests)
         self._active |= {one.request.id: one for one in active}
         return requests
 
     def _begin_again(self) -> "_Step":
-        """The same requests as before, each with the token that it drew."""
+        """Prepares the same requests as before, each with the token that it drew."""
         for live in self._last.active:
             live.request.num_computed_tokens += 1
             live.output = None
         return self._last
 
     def _begin(self, chunks: list[Chunk]) -> "_Step":
-        """What these ask of the model, noted as computed: what is touched now is at hand, and comes
-        from memory once the model has run."""
+        """Prepares the model's input for these chunks and marks them as computed. This is done
+        before the model runs, while the data are still in the processor's caches."""
         step, active, advance = _Step(), self._active, self.scheduler.advance
         num_rows = 0
         for request, num_tokens in chunks:
@@ -263,8 +262,8 @@ class Engine:
         logits: npt.NDArray[np.float32],
         outputs: list[RequestOutput],
     ) -> list[ActiveRequest]:
-        """Scores prompts, of those who asked for that; returns those that may have their next
-        token, also those who were forked for it now."""
+        """Scores the prompts of requests that asked for it. Returns the requests that may draw
+        their next token, including those forked now."""
         turns = list[ActiveRequest]()
         for live in active:
             request = live.request
@@ -288,8 +287,8 @@ class Engine:
         return active
 
     def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
-        """Draws the next token of every request; where that was a draft token another, and so on,
-        as if there had been a step for each."""
+        """Draws the next token of every request. While it matches the draft token, draws another,
+        as if each draft token had had its own step."""
         turns, num_failed = step.turns, 0
         if step.is_plain:
             drawn = self.executor.sampler.sample(logits, step.states)
@@ -330,7 +329,7 @@ class Engine:
             going = [live for live, run in drawn if self._add_run(live, run)]
 
     def _add_run(self, live: ActiveRequest, run: list[SampledToken]) -> bool:
-        """Whether a row is left that the request may draw from."""
+        """Returns whether the request may draw from another row."""
         is_computed = False
         for token_id, logprobs, failure in run:
             if failure is not None:
@@ -349,7 +348,8 @@ class Engine:
         return self._active[request.id].sampling
 
     def _filter_tokens(self, live: ActiveRequest) -> bool:
-        """Asks the request's own function what may come next. False when that ended it."""
+        """Asks the request's token filter which tokens may come next. Returns False if that ended
+        the request."""
         request = live.request
         assert live.token_filter is not None
         generated = request.token_ids[request.num_prompt_tokens :]
@@ -369,7 +369,7 @@ class Engine:
     def _end(
         self, live: ActiveRequest, reason: FinishReason, error: str | None = None
     ) -> RequestOutput:
-        """Takes a live request out; returns its last output."""
+        """Removes a live request; returns its last output."""
         request, output = live.request, live.end(reason, error)
         assert output.finish_reason is not None
         self.scheduler.finish(request, output.finish_reason)

@@ -1,4 +1,4 @@
-"""LLM: offline generation from Python. A model and prompts go in, completions come out."""
+"""LLM: offline generation from Python."""
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -40,15 +40,15 @@ Prompt = str | list[int]
 
 @dataclass(kw_only=True)
 class Completion:
-    """The answer to one prompt. `token_ids` are the generated ones; `error` is set when
-    `finish_reason` is "error", and the rest is what there was before it."""
+    """The answer to one prompt. `token_ids` are the generated tokens. `error` is set when
+    `finish_reason` is "error"; the other fields then hold what was generated before."""
 
     prompt: Prompt
     prompt_token_ids: list[int]
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[Logprobs] = field(default_factory=list)
-    # One for each prompt token but the first.
+    # One entry for each prompt token but the first.
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     error: str | None = None
@@ -75,9 +75,9 @@ class BeamCompletion:
 
 class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
-    built-in one; `notes` says what of it runs otherwise than its files ask. `num_threads` None
-    takes all cores, and a `ThreadPlan` has other threads for steps of few tokens. `speculation`
-    proposes draft tokens, which changes no answer (docs/internals/speculation.md).
+    built-in one. `notes` says what runs differently from what its files ask. `num_threads` None
+    uses all cores; a `ThreadPlan` gives small steps their own threads. `speculation` proposes draft
+    tokens, which changes no answer (docs/internals/speculation.md).
 
     The other keywords are those of RunOptions. `kv_dtype` is how keys and values are kept ("int8",
     "int4,first2=bf16", or a list with one for each layer: docs/methods/kv_cache.md). Keys and
@@ -88,7 +88,7 @@ class LLM:
     (docs/internals/loading.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
-    ConfigError for a speculation or sinks that do not go with it, or pages given in both ways.
+    ConfigError if speculation or sinks do not fit the model or the pages are given both ways.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[Completion]:
-        """One completion per prompt, in their order; a text or a list of token ids each. `params`
-        are those of all prompts, or a list with one for each. With an `n` above 1 so many
-        completions for each prompt, one after the other.
+        """Returns one completion per prompt, in order; a prompt is a text or a list of token ids.
+        `params` applies to all prompts, or is a list with one for each. With an `n` above 1, each
+        prompt gets n completions in a row.
 
         Raises RequestError or CapacityError, before anything is computed, when a prompt can never
         be served.
@@ -141,15 +141,16 @@ class LLM:
         context loses what the window has no room for; `num_dropped_tokens` counts it.
 
         Raises RequestError or CapacityError before anything is computed where a pair can never be
-        scored, RequestError where the model fails.
+        scored, and RequestError where the model fails.
         """
         split = [encode_pair(self.tokenizer, *pair) for pair in pairs]
         size = self.engine.scheduler.max_tokens_per_request
         return self._score([fit_window(*pair, size) for pair in split])
 
     def score_rolling(self, texts: Prompt | Sequence[Prompt]) -> list[Score]:
-        """How likely each text is from its first token on, for perplexities: cut into windows as
-        lm-evaluation-harness cuts them, each token scored once. Raises as `score` does."""
+        """Returns the log-likelihood of each text from its first token on, for perplexities. Texts
+        are cut into windows as in lm-evaluation-harness, and each token is scored once. Raises as
+        `score` does."""
         size, scores = self.engine.scheduler.max_tokens_per_request, []
         cut = [rolling_windows(self.tokenizer, text, size) for text in as_prompts(texts)]
         parts = iter(self._score([window for windows in cut for window in windows]))
@@ -183,7 +184,7 @@ class LLM:
     def _complete(
         self, groups: Sequence[tuple[list[Completion], SamplingParams]]
     ) -> Generator[Completion, None, None]:
-        """Computes them all; each is given out when it has come to its end."""
+        """Computes all completions and yields each when it ends."""
         self._check_idle()
         pending, running = deque(groups), dict[int, Completion]()
         engine, scheduler = self.engine, self.engine.scheduler
@@ -238,16 +239,16 @@ class LLM:
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None
     ) -> Iterator[RequestOutput]:
-        """The pieces of one answer as they are computed. Take one stream to its end, or close it,
-        before the next answer is asked for; raises RequestError otherwise."""
+        """Yields the pieces of one answer as they are computed. Finish or close a stream before you
+        start another answer; otherwise RequestError is raised."""
         params = SamplingParams() if params is None else params
         return self._stream(self.prepare(prompt, params)[0].prompt_token_ids, params)
 
     def stream_chat(
         self, messages: list[dict[str, object]], params: SamplingParams | None = None
     ) -> Iterator[RequestOutput]:
-        """The pieces of the next turn of a conversation. Raises RequestError when the model has no
-        chat template or the template refuses the messages."""
+        """Yields the pieces of the next turn of a conversation. Raises RequestError when the model
+        has no chat template or the template refuses the messages."""
         params = SamplingParams() if params is None else params
         token_ids = encode_chat(self.tokenizer, messages, self.max_prompt_tokens)
         self.engine.check(token_ids, params)
@@ -267,19 +268,19 @@ class LLM:
             self._abandon([request.id])
 
     def lend(self) -> Engine:
-        """Hands the engine to a thread; until `take_back` this LLM computes nothing itself. Raises
-        RequestError while an answer is under way."""
+        """Lends the engine to a thread; until `take_back` this LLM computes nothing itself. Raises
+        RequestError while an answer is unfinished."""
         self._check_idle()
         self._is_lent = True
         return self.engine
 
     def take_back(self) -> None:
-        """The thread has ended."""
+        """Takes the engine back after the thread has ended."""
         self._is_lent = False
 
     def prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
-        """The completions of one prompt, all empty yet. Raises RequestError or CapacityError when
-        it can never be served."""
+        """Returns the completions of one prompt, all still empty. Raises RequestError or
+        CapacityError when it can never be served."""
         max_waiting = self.engine.scheduler.config.max_waiting
         if params.n > max_waiting:
             raise QueueFullError(
@@ -317,15 +318,15 @@ class LLM:
             )
 
     def _abandon(self, request_ids: Sequence[int] | dict[int, Completion]) -> None:
-        """Leaves nothing behind in the engine when the caller stopped early."""
+        """Cancels the requests of a caller that stopped early."""
         num_cancelled = sum(self.engine.cancel(request_id) for request_id in request_ids)
         if num_cancelled:
             self.engine.step()
 
 
 def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """A single text or a single list of token ids counts as one prompt. Raises RequestError for
-    what is no prompt."""
+    """Returns the prompts as a list; a single text or list of token ids is one prompt. Raises
+    RequestError for anything else."""
     if isinstance(prompts, str):
         return [prompts]
     if not isinstance(prompts, Iterable):

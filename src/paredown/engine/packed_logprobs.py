@@ -1,4 +1,4 @@
-"""PackedLogprobs: log-probabilities that wait, in a tenth of the memory that their objects take."""
+"""PackedLogprobs: stores waiting log-probabilities in a tenth of the memory of their objects."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -8,10 +8,10 @@ from paredown.executors.sampler import Logprobs, TokenLogprob
 
 
 class PackedLogprobs(Sequence[Logprobs]):
-    """Rows in their order; 12 bytes for each token of each row, and 4 for the row."""
+    """Rows in order, with 12 bytes for each token of a row and 4 for the row."""
 
     def __init__(self, rows: Iterable[Logprobs] = ()) -> None:
-        # Of each row the chosen token, then the likeliest ones.
+        # For each row the chosen token, then the likeliest ones.
         self._token_ids = array("i")
         self._logprobs = array("d")
         self._ends = array("i")
@@ -19,7 +19,7 @@ class PackedLogprobs(Sequence[Logprobs]):
 
     @property
     def num_tokens(self) -> int:
-        """Counts the tokens of all rows."""
+        """Returns the number of tokens of all rows."""
         return len(self._token_ids)
 
     def extend(self, rows: Iterable[Logprobs]) -> None:
@@ -34,7 +34,7 @@ class PackedLogprobs(Sequence[Logprobs]):
             self._ends.append(len(self._token_ids))
 
     def row(self, index: int) -> tuple[Sequence[int], Sequence[float]]:
-        """The token ids and the log-probabilities of a row, the chosen token's first."""
+        """Returns the token ids and log-probabilities of a row, the chosen token first."""
         start, end = self._ends[index - 1] if index else 0, self._ends[index]
         return self._token_ids[start:end], self._logprobs[start:end]
 

@@ -1,5 +1,5 @@
-"""From tokens to text where each token has a text of its own (models/text/token_texts.py): a token
-costs one look into a table, and only one that cuts a character more."""
+"""Decodes tokens that have a text of their own (models/text/token_texts.py). A token costs one
+table lookup, or more if it cuts a character."""
 
 import codecs
 
@@ -10,18 +10,18 @@ _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class ByteLevelDetokenizer:
-    """Concatenated deltas are the decoded whole. Held back is only a character that is cut."""
+    """The deltas concatenate to the decoded whole. Only a cut character is held back."""
 
     __slots__ = ("_texts", "_utf8")
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
-        # Inside a character.
+        # Set while inside a character.
         self._utf8: codecs.IncrementalDecoder | None = None
 
     @property
     def num_cut_chars(self) -> int:
-        """How many U+FFFD stand for what is held back, should it be no character."""
+        """Returns how many U+FFFD the held-back bytes become if they never form a character."""
         return 0 if self._utf8 is None else 1
 
     def push(self, token_id: int) -> str:
@@ -43,12 +43,12 @@ class ByteLevelDetokenizer:
 
 
 class SentencePieceDetokenizer:
-    """Concatenated deltas are the decoded whole, unless bytes that make no character follow, in one
-    run of byte tokens, bytes that do: decoding makes all of that run U+FFFD, and here what has been
-    told stays told.
+    """The deltas concatenate to the decoded whole, with one exception: a run of byte tokens whose
+    bytes first form characters and later do not. Decoding turns the whole run into U+FFFD, but
+    released text stays.
 
-    `context` are the last tokens of the prompt. Where they have no text, the answer begins the text
-    and loses its first space, as decoding does.
+    `context` holds the last tokens of the prompt. If they have no text, the answer begins the text
+    and loses its first space, as in decoding.
     """
 
     __slots__ = ("_cut", "_is_bad", "_is_plain", "_num_to_strip", "_texts")
@@ -56,15 +56,15 @@ class SentencePieceDetokenizer:
     def __init__(self, texts: TokenTexts, context: list[int]) -> None:
         self._texts = texts
         self._cut = b""
-        # Whether the run of byte tokens under way holds bytes that make no character.
+        # Whether the current run of byte tokens holds bytes that form no character.
         self._is_bad = False
         self._num_to_strip = 0 if any(texts.of(one) for one in context) else texts.max_stripped
-        # Between two pieces, nothing to be stripped.
+        # True between two pieces when nothing needs stripping.
         self._is_plain = not self._num_to_strip
 
     @property
     def num_cut_chars(self) -> int:
-        """How many U+FFFD stand for what is held back, should it be no character."""
+        """Returns how many U+FFFD the held-back bytes become if they never form a character."""
         return len(self._cut)
 
     def push(self, token_id: int) -> str:

@@ -1,5 +1,5 @@
-"""Prompts become tokens here and nowhere else: the rule for tokens around a text, and what counts
-as a token id."""
+"""Turns prompts into tokens, in one place: which tokens surround a text, and what counts as a token
+id."""
 
 from array import array
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from paredown.engine.sampling.field_rules import MAX_SEEN_CHARS
 from paredown.errors import RequestError
 from paredown.shown import quoted
 
-# Of UTF-8.
+# The longest character in UTF-8.
 MAX_CHAR_BYTES = 4
 # Where a tokenizer's own bound is not known. A token of a word has fewer than 10 bytes; one of
 # blanks may have more.
@@ -18,7 +18,7 @@ USUAL_MAX_TOKEN_BYTES = 64
 
 
 class PromptTokenizer(Protocol):
-    """What a prompt needs of a tokenizer."""
+    """The part of a tokenizer that prompts use."""
 
     @property
     def prompt_prefix(self) -> tuple[int, ...]: ...
@@ -38,8 +38,8 @@ class PromptTokenizer(Protocol):
 
 
 def check_length(tokenizer: PromptTokenizer, text: str, max_tokens: int) -> None:
-    """Raises RequestError for a text that is too long for so many tokens, whatever these are: so
-    that it is not tokenized."""
+    """Raises RequestError for a text that must have more than `max_tokens` tokens, before it is
+    tokenized."""
     most = tokenizer.max_token_bytes
     if most is None:
         most = USUAL_MAX_TOKEN_BYTES
@@ -57,16 +57,16 @@ def check_length(tokenizer: PromptTokenizer, text: str, max_tokens: int) -> None
 def encode_prompt(
     tokenizer: PromptTokenizer, text: str, max_tokens: int | None = None
 ) -> list[int]:
-    """Tokens of plain text, with what the checkpoint's tokenizer puts around it: mostly the bos
-    token before it. Raises RequestError where they are more than `max_tokens` by its length."""
+    """Encodes plain text with the tokens that the tokenizer puts around it, mostly a leading bos.
+    Raises RequestError if its length implies more than `max_tokens`."""
     if max_tokens is not None:
         check_length(tokenizer, text, max_tokens)
     return [*tokenizer.prompt_prefix, *tokenizer.encode(text), *tokenizer.prompt_suffix]
 
 
 def begins_twice(tokenizer: PromptTokenizer, token_ids: list[int]) -> bool:
-    """Whether an encoded text itself begins with what is put before it: the model sees that
-    twice."""
+    """Returns whether the text itself begins with the tokens put before it, so that the model sees
+    them twice."""
     prefix = list(tokenizer.prompt_prefix)
     return bool(prefix) and token_ids[: 2 * len(prefix)] == prefix * 2
 
@@ -74,8 +74,8 @@ def begins_twice(tokenizer: PromptTokenizer, token_ids: list[int]) -> bool:
 def encode_chat(
     tokenizer: PromptTokenizer, messages: list[dict[str, object]], max_tokens: int | None = None
 ) -> list[int]:
-    """Tokens of a conversation. The chat template alone decides whether it begins with bos. Raises
-    RequestError where they are more than `max_tokens` by the length of what it gives."""
+    """Encodes a conversation. Only the chat template decides whether it begins with bos. Raises
+    RequestError if the rendered text's length implies more than `max_tokens`."""
     text = tokenizer.render_chat(messages)
     if max_tokens is not None:
         check_length(tokenizer, text, max_tokens)
@@ -83,12 +83,12 @@ def encode_chat(
 
 
 def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
-    """The ids as plain integers. Raises RequestError for anything else, and for ids that the model
-    does not have."""
+    """Returns the ids as plain integers. Raises RequestError for anything else, and for ids outside
+    the vocabulary."""
     if not isinstance(prompt, Iterable):
         raise no_prompt(prompt)
     listed = list(prompt)
-    # Nearly always; an array of them takes twice as long.
+    # The usual case; converting to an array takes twice as long.
     if set(map(type, listed)) == {int}:
         if not 0 <= min(listed) <= max(listed) < vocab_size:
             raise _no_token_id(listed, vocab_size)

@@ -1,9 +1,9 @@
-"""Request: one sequence that is being answered, and how far it has come.
+"""Request: one sequence that is being answered, and its progress.
 
-There is no phase. A request has tokens computed and tokens wanted; while the first are fewer the
-scheduler gives it steps, and when they meet a new token is sampled, which moves the second. Wanted
-are the tokens that are certain (`token_ids`) and those that somebody proposes to follow them
-(`draft_token_ids`), which are computed beside them and then accepted or dropped.
+There are no phases. A request has computed tokens and wanted tokens. While the former are fewer,
+the scheduler gives it steps; when they are equal, a new token is sampled, which is wanted next.
+Wanted tokens are the certain ones (`token_ids`) and proposed drafts after them (`draft_token_ids`),
+which are computed alongside and then accepted or dropped.
 """
 
 from array import array
@@ -22,11 +22,11 @@ FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
-    """Times are `time.monotonic()` seconds. `token_ids` is the prompt and what was generated.
+    """Times are `time.monotonic()` seconds. `token_ids` holds the prompt and the generated tokens.
 
-    `draft_token_ids` may be set between two steps (`Scheduler.expect_drafts`); the scheduler drops
-    from their end what a step has no room for, and after a step none are left. Computed tokens are
-    always certain ones.
+    `draft_token_ids` may be set between two steps (`Scheduler.expect_drafts`). The scheduler drops
+    from their end what a step has no room for; after a step none are left. Computed tokens are
+    always certain.
     """
 
     id: int
@@ -34,31 +34,31 @@ class Request:
     num_prompt_tokens: int
     token_ids: list[int]
     draft_token_ids: Sequence[int] = ()
-    # The request ends with "length" when `token_ids` has grown to this.
+    # The request ends with "length" when `token_ids` reaches this length.
     max_total_tokens: int
     seed: int = 0
     service: Service = field(default_factory=Service)
-    # The policy's: smaller ones go first, equal ones by id.
+    # Set by the policy: the smallest goes first, ties go by id.
     rank: float = 0.0
     num_computed_tokens: int = 0
-    # In order, less those behind the attention sinks' that no later token sees. As the core reads
-    # them: a step of many requests joins tables, and makes no number of each page.
+    # In order, without pages behind the attention sinks' that no later token sees. An array,
+    # because the core reads it directly and a step only joins arrays.
     pages: "array[int]" = field(default_factory=lambda: array("i"))
     num_released_pages: int = 0
-    # Tokens that have, or had, a place in a page which the request may write.
+    # Tokens with a place, now or earlier, in pages that the request may write.
     num_covered_tokens: int = 0
-    # Leading pages that are full of computed tokens, and the prefix cache's node of the last one.
+    # Leading pages that are full of computed tokens, and the prefix cache's node of the last.
     num_sealed_pages: int = 0
     sealed_node: int | None = None
-    # Tokens that needed no computing when the request first started.
+    # Tokens that came from the cache when the request first started.
     num_cached_tokens: int = 0
-    # Others that ask for the same prompt and go on from it when it is computed, each of whom has
-    # this one as its `leader`.
+    # Requests for the same prompt that continue from this one once it is computed; each has this
+    # one as its `leader`.
     followers: "Sequence[Request]" = field(default=(), repr=False)
     leader: "Request | None" = field(default=None, repr=False)
-    # Whether its pages stay its own when it has ended, for others to go on from.
+    # Whether its pages stay reserved after it ends, so that others can be forked from it.
     keeps_pages: bool = False
-    # Whether the log-probabilities of its prompt, where they were asked for, are known.
+    # Whether the log-probabilities of its prompt are known, if they were requested.
     is_scored: bool = False
     finish_reason: FinishReason | None = None
     num_preemptions: int = 0
@@ -66,13 +66,13 @@ class Request:
     first_step_s: float | None = None
     first_token_s: float | None = None
     finish_s: float | None = None
-    # Made while its numbers are at hand: later each of them comes from somewhere in memory.
+    # Packed while the numbers are in the processor's caches; later each would cost a memory access.
     _packed_prompt: bytes = field(init=False, repr=False)
-    # Whether its text turns as long ones do, in models for which that matters.
+    # Whether its text counts as long, in models that rotate long texts differently.
     is_long: bool = False
-    # What the first page will hold; None where the prompt does not fill one.
+    # The content of its first page; None where the prompt does not fill one.
     first_page: Hashable = field(init=False, repr=False)
-    # Whether it was asked for together with others.
+    # Whether it was requested together with others.
     is_wide: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class Request:
 
     @property
     def salt(self) -> str:
-        """The prefix its pages are found under: those of long texts hold other keys, and begin
-        with a word that no other salt begins with."""
+        """The prefix under which its pages are found. Long texts have other keys, so their salt
+        begins with a word that no other salt begins with."""
         return f"long {self.service.salt}" if self.is_long else self.service.salt
 
     @property
@@ -101,11 +101,11 @@ class Request:
 
     @property
     def needs_every_row(self) -> bool:
-        """Whether all its tokens must be computed, for the logits that score them."""
+        """Whether all its tokens must be computed, because their logits score them."""
         return self.params.prompt_logprobs is not None and not self.is_scored
 
     def contents(self, start: int, end: int) -> PageContents:
-        """What the pages from `start` up to `end` hold once they are full."""
+        """Returns the content of pages `start` up to `end`, once they are full."""
         num_prompt_tokens = self.num_prompt_tokens
         if end * PAGE_SIZE <= num_prompt_tokens:
             return PackedPages(self._packed_prompt, start)

@@ -9,7 +9,7 @@ from paredown.executors.sampler import Logprobs
 
 @dataclass(slots=True)
 class RequestOutput:
-    """`text` may be empty: a cut character or a possible stop string is held back.
+    """`text` may be empty while a cut character or a possible stop string is held back.
 
     `finish_reason` is set in the last output of a request, and `error` when that is "error";
     `is_request_fault` says that the request's own settings or token filter caused it, not the

@@ -1,11 +1,10 @@
-"""Score: how likely a text is, as lm-evaluation-harness counts it (Gao et al., 2024, zenodo
+"""Score: the log-likelihood of a text as lm-evaluation-harness counts it (Gao et al., 2024, zenodo
 12608602; its lm_eval/api/model.py and utils.py).
 
-Context and continuation lose their border when they become tokens: the whole is encoded, and the
-continuation's tokens are those after as many as the context alone has. Spaces at the end of the
-context count as the continuation's. An empty context is the tokenizer's bos token, or where it has
-none its eos token.
-A window is at most as long as the context of the model, with the last token that is scored.
+Context and continuation are encoded as one text. The continuation's tokens are those after as many
+as the context alone has. Trailing spaces of the context count as part of the continuation. An empty
+context becomes the tokenizer's bos token, or its eos token if there is no bos. A window, including
+the last scored token, fits in the model's context.
 """
 
 import math
@@ -22,7 +21,7 @@ Text = str | list[int]
 
 
 class ScoringTokenizer(Protocol):
-    """What scoring needs of a tokenizer."""
+    """The part of a tokenizer that scoring uses."""
 
     @property
     def bos_token_id(self) -> int | None: ...
@@ -40,9 +39,9 @@ class ScoringTokenizer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """The score of a continuation. Of each of its tokens, one after the other: the natural
-    log-probability of each under the raw logits, and whether it is the likeliest one there.
-    `num_dropped_tokens` is how many tokens the context lost at its start for want of room."""
+    """The score of a continuation. For each of its tokens it holds the natural log-probability
+    under the raw logits, and whether the token is the most likely one. `num_dropped_tokens` counts
+    the tokens that were cut from the start of the context."""
 
     token_ids: list[int]
     logprobs: list[float]
@@ -51,17 +50,17 @@ class Score:
 
     @property
     def logprob(self) -> float:
-        """The log-probability of the whole continuation: the sum."""
+        """Returns the sum: the log-probability of the whole continuation."""
         return math.fsum(self.logprobs)
 
     @property
     def is_greedy(self) -> bool:
-        """Whether greedy decoding would have written the continuation."""
+        """Returns whether greedy decoding would produce the continuation."""
         return all(self.are_greedy)
 
     @classmethod
     def joined(cls, parts: Sequence["Score"]) -> "Score":
-        """Joins the scores of continuations that follow each other."""
+        """Joins the scores of consecutive continuations."""
         return cls(
             token_ids=[one for part in parts for one in part.token_ids],
             logprobs=[one for part in parts for one in part.logprobs],
@@ -79,7 +78,7 @@ class ScoredWindow:
     num_dropped_tokens: int = 0
 
     def score(self, logprobs: Sequence[Logprobs]) -> Score:
-        """`logprobs` are those of every token but the first."""
+        """Returns the score. `logprobs` covers every token but the first."""
         scored = logprobs[-self.num_scored :]
         assert len(logprobs) == len(self.token_ids) - 1
         return Score(
@@ -91,8 +90,8 @@ class ScoredWindow:
 
 
 def scoring_params(window: ScoredWindow) -> SamplingParams:
-    """What makes the engine score a window when all its tokens but the last are the prompt: the
-    last one is drawn, and may be no other."""
+    """Returns parameters that make the engine score a window. All tokens but the last form the
+    prompt; the last is drawn with no alternative."""
     return SamplingParams(
         temperature=0,
         max_tokens=1,
@@ -106,8 +105,8 @@ def scoring_params(window: ScoredWindow) -> SamplingParams:
 def encode_pair(
     tokenizer: ScoringTokenizer, context: Text, continuation: Text
 ) -> tuple[list[int], list[int]]:
-    """The tokens of both, neither of them none. Two texts are encoded together; where one of the
-    two is token ids already, the other is encoded alone. Raises RequestError."""
+    """Returns the tokens of both; neither is empty. Two texts are encoded together; if one is
+    already token ids, the other is encoded alone. Raises RequestError."""
     if isinstance(context, str) and isinstance(continuation, str):
         stripped = context.rstrip()
         continuation = context[len(stripped) :] + continuation
@@ -134,8 +133,8 @@ def encode_pair(
 
 
 def encode_text(tokenizer: ScoringTokenizer, text: str) -> list[int]:
-    """Encodes a text as a prompt is, but one that begins with the bos token gets no second one, and
-    none has anything behind it: what continues it is scored there."""
+    """Encodes a text like a prompt, but adds no second bos token and nothing after the text, since
+    its continuation is scored there."""
     token_ids = tokenizer.encode(text)
     if token_ids[:1] == [tokenizer.bos_token_id]:
         return token_ids
@@ -143,8 +142,8 @@ def encode_text(tokenizer: ScoringTokenizer, text: str) -> list[int]:
 
 
 def fit_window(context: list[int], continuation: list[int], max_tokens: int) -> ScoredWindow:
-    """The continuation and as much of the context's end as there is room for. Raises RequestError
-    where a token of the context would not fit."""
+    """Returns the continuation with as much of the context's end as fits. Raises RequestError where
+    not even one context token fits."""
     if len(continuation) + 1 > max_tokens:
         raise RequestError(
             "a continuation is longer than the model's window",
@@ -160,9 +159,9 @@ def fit_window(context: list[int], continuation: list[int], max_tokens: int) -> 
 
 
 def rolling_windows(tokenizer: ScoringTokenizer, text: Text, max_tokens: int) -> list[ScoredWindow]:
-    """Windows that score each token of the text once (lm_eval.utils.get_rolling_token_windows with
-    a context_len of 1). The first follows the prefix token; all are full, and where the last has
-    fewer tokens left to score they have the longer context."""
+    """Returns windows that score each token of the text once
+    (lm_eval.utils.get_rolling_token_windows with a context_len of 1). The first begins with the
+    prefix token. All are full: a last one with fewer tokens to score has a longer context."""
     token_ids = encode_text(tokenizer, text) if isinstance(text, str) else list(text)
     if not token_ids:
         return []

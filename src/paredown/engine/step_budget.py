@@ -1,8 +1,8 @@
-"""How many tokens a step may hold, from how long steps take on this machine.
+"""Chooses the largest number of tokens per step from measured step times.
 
-While a prompt is computed in chunks, the running requests get one token per step: what a full step
-takes is the time between their tokens. Measured is a step as it then looks: some sequences decode
-in the middle of the context, and a chunk of a prompt takes the rest of the budget.
+While a prompt is computed in chunks, running requests get one token per step, so a full step's time
+is their inter-token latency. The measured step looks like one of these: some sequences decode in
+the middle of the context, and a prompt chunk takes the rest of the budget.
 """
 
 import statistics
@@ -16,14 +16,14 @@ from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE
 
 NUM_DECODING = 8
-# A budget is a whole number of these; the smallest holds a chunk beside the decoding ones.
+# Budgets are multiples of this; the smallest holds a chunk beside the decoding requests.
 _STEP = 16
 _NUM_TRIALS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepBudget:
-    """`seconds`: what a step of each number of tokens took, smallest first."""
+    """The chosen budget. `seconds` maps each number of tokens to its step time, smallest first."""
 
     max_step_tokens: int
     target_s: float
@@ -31,11 +31,11 @@ class StepBudget:
 
     @property
     def is_reached(self) -> bool:
-        """Whether even the smallest step that was measured keeps the target."""
+        """Returns whether at least the smallest measured step meets the target."""
         return self.seconds[min(self.seconds)] <= self.target_s
 
     def arithmetic(self) -> str:
-        """One line: the target, the measurements, the choice."""
+        """Returns one line with the target, the measurements and the choice."""
         steps = ", ".join(f"{num}: {1e3 * s:.1f} ms" for num, s in self.seconds.items())
         missed = "" if self.is_reached else ", which is not reached"
         return (
@@ -47,8 +47,8 @@ class StepBudget:
 def choose_step_budget(
     executor: Executor, target_s: float, *, clock: Callable[[], float] = time.perf_counter
 ) -> StepBudget:
-    """Runs steps on an idle executor; overwrites its pages. Steps are as large as working memory
-    is planned for, at most. Raises ConfigError for a senseless target."""
+    """Measures steps on an idle executor, whose pages it overwrites. Steps are at most as large as
+    the planned working memory allows. Raises ConfigError for a senseless target."""
     if not 0 < target_s <= 3600:
         raise ConfigError(
             "the time between tokens is out of range", seen=target_s, remedy="Use 1 ms or more."
@@ -68,7 +68,7 @@ def choose_step_budget(
 
 
 def _largest_within(seconds: dict[int, float], target_s: float) -> int:
-    """Between the last step that keeps the target and the first that does not, on a line."""
+    """Interpolates between the last step that meets the target and the first that does not."""
     sizes = list(seconds)
     if seconds[sizes[-1]] <= target_s or len(sizes) == 1:
         return sizes[-1]
@@ -78,12 +78,12 @@ def _largest_within(seconds: dict[int, float], target_s: float) -> int:
 
 
 def _step_seconds(executor: Executor, size: int, context: int, clock: Callable[[], float]) -> float:
-    """The median of a few steps, after one that does not count."""
+    """Returns the median of a few steps after a warm-up step."""
     pages = list(range(-(-context // PAGE_SIZE)))
     num_decoding = min(NUM_DECODING, size - 1)
     middle = min(context // 2, context - size)
     tokens = [i % executor.spec.vocab_size for i in range(size)]
-    # All write to places of their own in the same pages: only the time is of interest.
+    # All sequences write their own places in the same pages, because only the time matters.
     slices = [
         SequenceSlice(token_ids=tokens[:1], start=middle + i, pages=pages, num_logits=1)
         for i in range(num_decoding)

@@ -1,7 +1,7 @@
-"""Worker: the one thread that owns the engine, and its door to the asyncio side.
+"""Worker: the thread that owns the engine, and its interface to asyncio.
 
-Messages go in through a queue that the thread empties between two steps; what a step gave comes
-back in one call to the event loop that asked. The server and AsyncLLM stand before it.
+Messages arrive through a queue that the thread empties between two steps. A step's results return
+in one call to the event loop that asked. The server and AsyncLLM use it.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from paredown.errors import ParedownError
 
 LOGGER = logging.getLogger(__name__)
 STOP_TIMEOUT_S = 10.0
-# How long requests that come in may hold up the next step; one prompt may take longer.
+# The longest that arriving requests may delay the next step; a single prompt may take longer.
 MAX_TAKING_S = 0.002
 Status = Literal["loading", "ready", "stalled", "stopped", "dead"]
 Event = list[tuple[int, RequestOutput]] | Exception
 
 
 class UnavailableError(ParedownError):
-    """The model is not there to answer: still loading, stopping, or its thread has died. What it
-    died of is the `__cause__`."""
+    """The model cannot answer: it is still loading, stopping, or its thread has died. `__cause__`
+    says of what."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Job:
 
 class Session:
     """The answers of one HTTP request, whose jobs are accepted or refused together. It belongs to
-    the event loop that it was made in."""
+    the event loop in which it was made."""
 
     def __init__(self, num_answers: int) -> None:
-        # Not known yet where its places are taken before its texts are read.
+        # Empty while places are taken before the request's texts are read.
         self.jobs: list[Job] = []
         self.loop = asyncio.get_running_loop()
         self.num_answers = self.num_unfinished = num_answers
@@ -60,7 +60,7 @@ class Session:
         self._first: list[tuple[int, RequestOutput]] = []
 
     def put(self, event: Event) -> None:
-        """What the engine gave or raised. Log-probabilities that must wait are packed."""
+        """Delivers what the engine returned or raised. Waiting log-probabilities are packed."""
         if not self.events.empty() and not isinstance(event, Exception):
             for _, output in event:
                 if output.logprobs:
@@ -68,11 +68,12 @@ class Session:
         self.events.put_nowait(event)
 
     async def start(self) -> None:
-        """Waits for the first piece of an answer. Raises what the engine refused the jobs with."""
+        """Waits for the first piece of an answer. Raises the engine's error if it refused the
+        jobs."""
         self._first = await self._receive()
 
     async def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
-        """(number, piece) until every answer has had its last piece."""
+        """Yields (number, piece) until every answer has had its last piece."""
         pieces, self._first = self._first, []
         while True:
             for number, output in pieces:
@@ -100,33 +101,34 @@ class _Close:
 
 
 class Worker:
-    """`load` builds the engine, in the thread, so that the server answers /health meanwhile."""
+    """Runs the engine. `load` builds it in the thread, so that the server answers /health
+    meanwhile."""
 
     def __init__(self, load: Callable[[], Engine], *, stall_s: float = 30.0) -> None:
         self._load = load
         self._stall_s = stall_s
         self._inbox: queue.SimpleQueue[_Open | _Close | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="paredown-engine", daemon=True)
-        # Held where the status is looked at and acted upon, so that no session is put into the
-        # inbox of a thread that has left.
+        # Held while the status is read and acted upon, so that no session enters the inbox of a
+        # thread that has ended.
         self._door = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_change: Callable[[], None] | None = None
         self._engine: Engine | None = None
         self._status: Status = "loading"
         self.failure: BaseException | None = None
-        # When the step under way began; None between steps.
+        # The start of the current step; None between steps.
         self._step_start_s: float | None = None
         self._num_open_answers = 0
-        # Of the engine's thread alone: where the outputs of each live request go.
+        # Used only by the engine's thread: where the outputs of each live request go.
         self._places: dict[int, tuple[Session, int]] = {}
-        # Likewise: who is being submitted.
+        # Also used only there: the submission in progress.
         self._opening: Iterator[None] | None = None
         self._opened: Session | None = None
 
     @property
     def status(self) -> Status:
-        """ "stalled" when a step has been under way for longer than `stall_s`."""
+        """Returns "stalled" while a step takes longer than `stall_s`, else the plain status."""
         start_s = self._step_start_s
         if (
             self._status == "ready"
@@ -138,8 +140,8 @@ class Worker:
 
     @property
     def engine(self) -> Engine | None:
-        """The engine, None until it is loaded. It is the thread's own: others may read its
-        counters."""
+        """Returns the engine, or None until it is loaded. It belongs to the thread; others may only
+        read its counters."""
         return self._engine
 
     @property
@@ -147,27 +149,28 @@ class Worker:
         return self._num_open_answers
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
-        """Starts the thread; `on_change` is called in the event loop when the model is loaded and
-        when the thread has ended. Call it where the event loop runs."""
+        """Starts the thread. `on_change` is called in the event loop once the model is loaded and
+        when the thread has ended. Call it from the event loop."""
         self._loop = asyncio.get_running_loop()
         self._on_change = on_change
-        # An interpreter that ends must not pull memory from under a step.
+        # An exiting interpreter must not free memory that a step still uses.
         atexit.register(self.stop)
         self._thread.start()
 
     def ask_to_stop(self) -> None:
-        """Ends the thread after the step under way; open sessions get UnavailableError."""
+        """Ends the thread after the current step; open sessions get UnavailableError."""
         self._inbox.put(None)
 
     def stop(self) -> None:
-        """The same, and waits for it. A step that hangs is left behind."""
+        """Does the same and waits for it. A step that hangs is left behind."""
         atexit.unregister(self.stop)
         self.ask_to_stop()
         self._thread.join(STOP_TIMEOUT_S)
 
     @property
     def max_prompt_tokens(self) -> int:
-        """No prompt may have more. Raises UnavailableError before the model is loaded."""
+        """Returns the longest prompt in tokens. Raises UnavailableError before the model is
+        loaded."""
         if self._engine is None:
             raise self._unavailable()
         return self._engine.scheduler.max_tokens_per_request - 1
@@ -179,8 +182,8 @@ class Worker:
         self._engine.scheduler.check_prompt(num_tokens)
 
     def admit(self, num_answers: int) -> Session:
-        """Takes places for so many answers, before any work is done for them; close the session in
-        any case. Raises UnavailableError, or QueueFullError when there is no room for them."""
+        """Reserves places for `num_answers` answers before any work is done for them. Always close
+        the session. Raises UnavailableError, or QueueFullError when there is no room."""
         if self._engine is None:
             raise self._unavailable()
         config = self._engine.scheduler.config
@@ -208,7 +211,7 @@ class Worker:
             self._inbox.put(_Open(session))
 
     def open(self, jobs: list[Job]) -> Session:
-        """Admits the jobs and submits them; close the session in any case."""
+        """Admits the jobs and submits them. Always close the session."""
         session = self.admit(sum(job.params.n for job in jobs))
         try:
             self.submit(session, jobs)
@@ -218,9 +221,9 @@ class Worker:
         return session
 
     def close(self, session: Session) -> None:
-        """Cancels what is unfinished, within one step. It counts as open until then: else clients
-        that hang up during a long step could put any number of jobs into the inbox. Closing once
-        more does nothing."""
+        """Cancels what is unfinished, within one step. The session counts as open until then;
+        otherwise clients that hang up during a long step could flood the inbox with jobs. Closing
+        again does nothing."""
         with self._door:
             if session.is_closed:
                 return
@@ -238,14 +241,14 @@ class Worker:
         return error
 
     def _run(self) -> None:
-        """The thread. Whatever ends it, every open session hears of it."""
+        """Runs the thread. Whatever ends it, every open session is told."""
         try:
             self._engine = self._load()
             self._set_status("ready")
             self._serve(self._engine)
             self._abandon(self._engine)
             self._end("stopped")
-        except BaseException as error:  # the thread's last words: nobody may wait for it in vain
+        except BaseException as error:  # reported, so that nobody waits in vain
             self.failure = error
             self._end("dead")
             if not isinstance(error, ParedownError):
@@ -267,8 +270,8 @@ class Worker:
             self._deliver(engine.step())
 
     def _take_messages(self, engine: Engine) -> bool:
-        """Handles what has come, in order, for as long as a step may wait for it. False where the
-        thread is to leave."""
+        """Handles arrived messages in order, for as long as a step may be delayed. Returns False
+        when the thread should end."""
         end_s = time.monotonic() + MAX_TAKING_S
         while self._opening is not None or not self._inbox.empty():
             if self._opening is not None:
@@ -295,8 +298,8 @@ class Worker:
                 del self._places[request_id]
 
     def _open_in_pieces(self, engine: Engine, session: Session) -> Iterator[None]:
-        """Submits the jobs, which may be many and long, one after the other: steps of others go on
-        between them. All are checked before the first is submitted."""
+        """Submits the jobs one after the other, with steps of other requests in between, since they
+        may be many and long. All are checked before the first is submitted."""
         requests: list[Request] = []
         try:
             for job in session.jobs:
@@ -312,7 +315,7 @@ class Worker:
                 self._places |= {one.id: (session, i) for i, one in enumerate(made, len(requests))}
                 requests += made
                 yield
-        except Exception as error:  # a bug of ours, too, ends the session that met it alone
+        except Exception as error:  # even a bug of ours ends only this session
             if not isinstance(error, ParedownError):
                 LOGGER.exception("a request could not be submitted")
             for request in requests:
@@ -334,13 +337,13 @@ class Worker:
             self._post(list(events.values()))
 
     def _abandon(self, engine: Engine) -> None:
-        """Leaves nothing behind in an engine that may go on elsewhere."""
+        """Leaves nothing in an engine that may be used elsewhere afterwards."""
         for request_id in self._places:
             engine.cancel(request_id)
         engine.step()
 
     def _end(self, status: Status) -> None:
-        """Tells every session that there will be no more, those still in the inbox too."""
+        """Tells every session, including those in the inbox, that nothing more will come."""
         sessions = {id(session): session for session, _ in self._places.values()}
         if self._opened is not None:
             sessions[id(self._opened)] = self._opened
@@ -382,7 +385,7 @@ def _put_all(events: list[tuple[Session, Event]]) -> None:
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Nothing where the loop has been closed: nobody waits there any more."""
+    """Calls `function` in the loop, unless the loop is closed and nobody waits there."""
     try:
         loop.call_soon_threadsafe(function)
     except RuntimeError:

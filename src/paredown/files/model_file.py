@@ -1,8 +1,8 @@
-"""Files of a model, which came from a stranger: read only where they lie in the model's own folder.
+"""Reads files of a model, which are untrusted, only within the model's own folder.
 
-A link that leads out of it would show what is not the model's: a private key that is copied beside
-the weights, for one. The cache of the Hugging Face hub is made of such links, from
-`models--*/snapshots/COMMIT/` to `models--*/blobs/`; these are followed within their repository.
+A link out of it would expose foreign files, such as a private key that is then copied beside the
+weights. The Hugging Face hub's cache consists of links from `models--*/snapshots/COMMIT/` to
+`models--*/blobs/`; these are followed within their repository.
 """
 
 import os
@@ -18,21 +18,21 @@ _REPOSITORY, _SNAPSHOTS, _BLOBS = "models--", "snapshots", "blobs"
 
 
 def open_model_file(path: Path, folder: Path | None = None) -> BinaryIO:
-    """Opens a file of the model that lies in `folder`, by default that of the file. Raises OSError,
-    of which RefusedFileError says that it is no regular file or a link out of the folder."""
+    """Opens a file of the model in `folder`, by default the file's own. Raises OSError; its
+    subclass RefusedFileError says that it is no regular file or a link out of the folder."""
     place, found = _place(path, folder)
     return open_checked(place, found, follows=False)
 
 
 def read_model_file(path: Path, max_bytes: int, folder: Path | None = None) -> bytes:
-    """All of a file. Raises what `open_model_file` raises, and RefusedFileError for one of more
+    """Returns a file's content. Raises what `open_model_file` raises, and RefusedFileError for more
     than `max_bytes`."""
     with open_model_file(path, folder) as file:
         return read_whole(file, path, max_bytes)
 
 
 def check_model_file(path: Path, folder: Path | None = None) -> bool:
-    """Whether there is something of that name; a link that leads nowhere is nothing. Raises
+    """Returns whether something has that name; a dangling link counts as nothing. Raises
     RefusedFileError where `open_model_file` would."""
     try:
         place, found = _place(path, folder)
@@ -43,7 +43,7 @@ def check_model_file(path: Path, folder: Path | None = None) -> bool:
 
 
 def _place(path: Path, folder: Path | None) -> tuple[Path, os.stat_result]:
-    """Where the file lies itself, and what is there."""
+    """Returns the file's resolved path and stat result."""
     try:
         found = path.lstat()
     except ValueError as error:  # a zero byte, or half a character
@@ -66,7 +66,7 @@ def _place(path: Path, folder: Path | None) -> tuple[Path, os.stat_result]:
 
 
 def _is_blob(real: Path, root: Path) -> bool:
-    """Whether `root` lies in a snapshot of the hub's cache and `real` among its repository's
+    """Returns whether `root` is in a snapshot of the hub's cache and `real` among its repository's
     files."""
     for folder in (root, *root.parents):
         snapshots = folder.parent

@@ -1,8 +1,7 @@
-"""Files that are read because somebody named them: regular ones alone, opened without waiting, and
-no more of them than was allowed for.
+"""Reads files that a user named: only regular ones, without waiting, and up to a size limit.
 
-Each path is looked at before it is opened, since opening a device can do something already, and
-again afterwards, since another file may lie there by then.
+Each path is checked before it is opened, because opening a device can have effects, and again
+afterwards, because another file may be there by then.
 """
 
 import os
@@ -15,21 +14,21 @@ from paredown.units import format_bytes
 
 
 def open_named_file(path: Path) -> BinaryIO:
-    """Opens a file for reading; links are followed, as whoever named it may have set them. Raises
-    OSError, of which RefusedFileError says that it is no regular file."""
+    """Opens a file for reading and follows links, which the user may have set. Raises OSError; its
+    subclass RefusedFileError says that it is no regular file."""
     return open_checked(path, path.stat())
 
 
 def read_named_file(path: Path, max_bytes: int) -> bytes:
-    """All of a file. Raises what `open_named_file` raises, and RefusedFileError for one of more
+    """Returns a file's content. Raises what `open_named_file` raises, and RefusedFileError for more
     than `max_bytes`."""
     with open_named_file(path) as file:
         return read_whole(file, path, max_bytes)
 
 
 def read_whole(file: BinaryIO, path: Path, max_bytes: int) -> bytes:
-    """All of an open file; `path` is for errors. Raises RefusedFileError for one of more than
-    `max_bytes`, and for one that grows meanwhile."""
+    """Returns the content of an open file; `path` is for errors. Raises RefusedFileError for more
+    than `max_bytes`, and for a file that grows meanwhile."""
     num_bytes = os.fstat(file.fileno()).st_size
     if num_bytes > max_bytes:
         raise RefusedFileError(
@@ -48,7 +47,7 @@ def read_whole(file: BinaryIO, path: Path, max_bytes: int) -> bytes:
 
 
 def open_checked(path: Path, found: os.stat_result, *, follows: bool = True) -> BinaryIO:
-    """Opens what was `found` at `path`. Raises as `open_named_file` does."""
+    """Opens the file that was `found` at `path`. Raises what `open_named_file` raises."""
     check_regular(found, path)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     descriptor = os.open(path, flags if follows else flags | os.O_NOFOLLOW)

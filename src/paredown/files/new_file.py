@@ -1,4 +1,4 @@
-"""Files that are made here: new ones, never what already lies or leads there."""
+"""Creates files, and never opens an existing file or link."""
 
 import io
 import os
@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# For the user alone.
+# Only for the user.
 PRIVATE = 0o600
-# For all whom the user's umask leaves in.
+# For everyone whom the user's umask allows.
 SHARED = 0o666
 
 
 def make_file(path: Path, mode: int = SHARED) -> BinaryIO:
-    """Makes and opens a file. Raises FileExistsError where anything has that name, be it a link
-    that leads nowhere, and OSError."""
+    """Creates and opens a file. Raises FileExistsError where the name exists, even as a dangling
+    link, and OSError."""
     return os.fdopen(os.open(path, _FLAGS, mode), "w+b")
 
 
 def make_raw_file(path: Path, mode: int = SHARED) -> io.FileIO:
-    """Does what `make_file` does, for a writer with a buffer of its own."""
+    """Does what `make_file` does, without a buffer."""
     return io.FileIO(os.open(path, _FLAGS, mode), "w+b")

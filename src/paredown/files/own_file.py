@@ -1,4 +1,4 @@
-"""Files that are read as our own, because the user alone can have written them."""
+"""Reads files that are trusted because only the user can have written them."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ from paredown.files.refused_file import RefusedFileError
 
 
 def open_own_file(path: Path) -> BinaryIO:
-    """Opens a file of a folder of ours for reading; no link is followed. Raises OSError, of which
-    RefusedFileError says that others can have written it or that it is no regular file."""
+    """Opens a file of our own folder for reading, without following links. Raises OSError; its
+    subclass RefusedFileError says that others can have written it or that it is no regular file."""
     file = open_checked(path, path.lstat(), follows=False)
     found = os.fstat(file.fileno())
     if not is_own(found):
@@ -25,7 +25,7 @@ def open_own_file(path: Path) -> BinaryIO:
 
 
 def read_own_file(path: Path, max_bytes: int) -> bytes:
-    """All of a file. Raises what `open_own_file` raises, and RefusedFileError for one of more than
-    `max_bytes`."""
+    """Returns a file's content. Raises what `open_own_file` raises, and RefusedFileError for more
+    than `max_bytes`."""
     with open_own_file(path) as file:
         return read_whole(file, path, max_bytes)

@@ -1,5 +1,4 @@
-"""Folders whose contents are trusted, because this user alone can have made them: real ones that
-belong to the user and that nobody else can write to."""
+"""Folders that are trusted because they belong to the user and nobody else can write to them."""
 
 import os
 import stat
@@ -13,13 +12,13 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_own_folder(path: Path) -> None:
-    """Raises RefusedFileError for a folder that others can have put something in, and OSError where
-    there is none."""
+    """Raises RefusedFileError for a folder that others can have written to, and OSError where there
+    is none."""
     _check(path.lstat(), path)
 
 
 def make_own_folder(path: Path) -> bool:
-    """Makes a folder for the user alone, or takes one that `check_own_folder` lets pass. Returns
+    """Creates a folder for the user alone, or accepts one that passes `check_own_folder`. Returns
     whether it is new. Raises RefusedFileError and OSError."""
     try:
         path.mkdir(mode=PRIVATE)
@@ -30,12 +29,12 @@ def make_own_folder(path: Path) -> bool:
 
 
 def make_new_folder(path: Path) -> int:
-    """Makes a folder that only the user may enter, and returns the mode that the user's umask would
-    have given it, for when it is finished. Raises OSError, FileExistsError for whatever has that
-    name."""
+    """Creates a folder that only the user may enter. Returns the mode that the user's umask would
+    have given it, for when it is finished. Raises OSError, including FileExistsError if the name
+    exists."""
     path.mkdir()
     mode = _close_to_others(path, is_new=True)
-    # A umask that lets others write leaves them a moment before it is closed.
+    # With a umask that lets others write, they may have written before the folder was closed.
     if mode & _OTHERS_WRITE and any(path.iterdir()):
         raise RefusedFileError(
             "somebody else has put files in it",
@@ -46,13 +45,13 @@ def make_new_folder(path: Path) -> int:
 
 
 def is_own(found: os.stat_result) -> bool:
-    """Whether a file belongs to the user and nobody else can have written to it."""
+    """Returns whether a file belongs to the user and nobody else can have written to it."""
     return found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
 
 
 def _close_to_others(path: Path, *, is_new: bool) -> int:
-    """Returns the mode of before. Raises RefusedFileError for a folder that is not the user's own;
-    one that is new may have been open to others."""
+    """Removes other users' access and returns the former mode. Raises RefusedFileError for a folder
+    that is not the user's own; a new one may have been open to others for a moment."""
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""RefusedFileError: a file or a folder that is left alone for what it is, not for what it holds."""
+"""RefusedFileError: a file or folder that is refused for its kind, not its content."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ _KINDS = (
 
 
 class RefusedFileError(OSError):
-    """`strerror` says what it is, `remedy` what to do about it."""
+    """A refused file. `strerror` says what it is, `remedy` what to do about it."""
 
     strerror: str
 
@@ -26,8 +26,8 @@ class RefusedFileError(OSError):
 
 
 def check_regular(found: os.stat_result, path: Path) -> None:
-    """Raises RefusedFileError for all but regular files: a pipe is waited for without end, and a
-    device may have no end or do something when it is read."""
+    """Raises RefusedFileError for anything but a regular file: a pipe may block, and a device may
+    be endless or have effects when read."""
     if stat.S_ISREG(found.st_mode):
         return
     kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "no file")

@@ -1,5 +1,5 @@
-"""The user's cache folder: what is in it was computed on this machine and is used as if it had just
-been. So it must be the user's own (files/own_folder.py)."""
+"""The user's cache folder. Its content is trusted like fresh results of this machine, so the folder
+must be the user's own (files/own_folder.py)."""
 
 import os
 from pathlib import Path
@@ -14,16 +14,17 @@ _DEFAULT = "~/.cache/paredown"
 
 
 def named_cache() -> Path | None:
-    """What $PAREDOWN_CACHE names, there or not; None where it is not set, or "off"."""
+    """Returns the folder in $PAREDOWN_CACHE, whether or not it exists; None if that is unset or
+    "off"."""
     value = os.environ.get(VARIABLE, "")
     return Path(value) if value and value != OFF else None
 
 
 def default_cache() -> Path:
-    """$XDG_CACHE_HOME/paredown, by default ~/.cache/paredown. Raises ConfigError where the user has
-    no home."""
+    """Returns $XDG_CACHE_HOME/paredown, by default ~/.cache/paredown. Raises ConfigError where the
+    user has no home."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says that a relative path is to be ignored.
+    # The specification says to ignore a relative path.
     if base.startswith("/"):
         return Path(base) / "paredown"
     try:
@@ -37,7 +38,7 @@ def default_cache() -> Path:
 
 
 def check_named_cache(folder: Path) -> None:
-    """Raises ConfigError for a folder that is there and not the user's own."""
+    """Raises ConfigError for an existing folder that is not the user's own."""
     try:
         check_own_folder(folder)
     except FileNotFoundError:
@@ -53,9 +54,9 @@ def check_named_cache(folder: Path) -> None:
 
 
 def make_cache(folder: Path, *, is_named: bool) -> bool:
-    """Makes a cache folder, or takes one of the user's own; whether it is new. One that the user
-    `named` keeps its mode, the default one is closed to others. Raises OSError, of which
-    RefusedFileError says that somebody else can have put something in it."""
+    """Creates a cache folder, or accepts the user's own; returns whether it is new. A folder that
+    the user named (`is_named`) keeps its mode; the default one is closed to others. Raises OSError;
+    its subclass RefusedFileError says that others can have written to it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if is_named and os.path.lexists(folder):
         check_own_folder(folder)

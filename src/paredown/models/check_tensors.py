@@ -1,4 +1,4 @@
-"""Checks what a checkpoint's files hold against what its config asks for; no weight is read."""
+"""Checks a checkpoint's tensors against what its config asks for, without reading any weight."""
 
 import re
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """`used` names the tensors that the model uses, `kv_scales` the stored scales of keys and
-    values, `forms` are those of its quantized modules."""
+    """The names of the tensors that the model uses (`used`), of the stored scales of keys and
+    values (`kv_scales`), and the forms of its quantized modules."""
 
     used: set[str]
     kv_scales: set[str]
@@ -45,8 +45,8 @@ class Contents:
 def check_contents(
     tensors: FolderTensors, spec: ModelSpec, names: Names, quantization: Quantization | None
 ) -> Contents:
-    """Raises CheckpointError at the first tensor that is missing, wrong or extra; a config that
-    asks for endless layers ends at the first missing."""
+    """Raises CheckpointError at the first tensor that is missing, wrong or extra. A config that
+    claims endless layers therefore fails at the first missing tensor."""
     used: set[str] = set()
     forms: dict[str, StoredForm] = {}
 
@@ -74,12 +74,12 @@ def check_contents(
 
 
 def embedding_module(spec: ModelSpec, names: Names) -> Module:
-    """The table of embeddings, which is no linear module but may be packed as one."""
+    """Returns the embedding table. It is no linear module but may be packed like one."""
     return Module(name=names.embedding, shape=(spec.vocab_size, spec.hidden_size))
 
 
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
-    """Every linear module of the layers once, and the output layer unless it is tied."""
+    """Yields every linear module of the layers once, and the output layer unless it is tied."""
     for layer in range(spec.num_layers):
         seen = set()
         shapes = spec.linear_shapes(layer)
@@ -98,15 +98,17 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
 
 
 def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
-    """Every router and gate of a shared expert: they multiply, and are never packed."""
+    """Yields every router and every gate of a shared expert. They are multiplied but never
+    packed."""
     for layer in range(spec.num_layers):
         for role in spec.router_shapes(layer):
             yield names.router(role, layer)
 
 
 def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(name, shape) of what is never packed: positions, norms, biases and routers. A router comes
-    before the experts that it asks for, so that a config of endless experts ends here."""
+    """Yields (name, shape) of each tensor that is never packed: positions, norms, biases and
+    routers. A layer's router comes before its experts, so a config of endless experts fails here.
+    """
     if spec.position_shape is not None:
         yield f"{names.position_embedding}.weight", spec.position_shape
     for layer in range(spec.num_layers):
@@ -121,7 +123,7 @@ def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[in
 
 
 def vector_tensor(names: Names, role: str, layer: int | None) -> str:
-    """Name of the tensor that holds a norm's or a linear layer's vector."""
+    """Returns the name of the tensor that holds a norm's or a linear layer's vector."""
     owner, kind = role.rsplit(".", 1)
     if owner in names.family.linears:
         assert layer is not None
@@ -132,7 +134,7 @@ def vector_tensor(names: Names, role: str, layer: int | None) -> str:
 
 
 def fused_vectors(names: Names, role: str) -> list[str]:
-    """The vectors that one tensor holds together with that of the role."""
+    """Returns the vectors that share one tensor with the vector of `role`."""
     owner, kind = role.rsplit(".", 1)
     if owner not in names.family.linears:
         return [role]
@@ -140,7 +142,7 @@ def fused_vectors(names: Names, role: str) -> list[str]:
 
 
 def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
-    """The tensor is there, of that shape and of a float dtype."""
+    """Checks that the tensor exists, has that shape and a float dtype."""
     check_present(tensors, name)
     check_shape(tensors, name, shape)
     if tensors.place(name).dtype not in STORED_DTYPES:
@@ -153,16 +155,16 @@ def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> No
 
 
 def _form_for(quantization: Quantization | None, module: Module) -> StoredForm | None:
-    """The form of a module's weight, None for floats. Every format packs torch's Linear alone, so a
-    transposed module is never meant."""
+    """Returns the form of a module's weight, or None for floats. Every format packs only torch's
+    Linear, so a transposed module never has a form."""
     if quantization is None or module.transposed:
         return None
     return quantization.form_for(module.name)
 
 
 def check_packed(tensors: FolderTensors, module: Module, form: StoredForm) -> StoredForm:
-    """A module's packed tensors are there and have the shapes that its own gives them; returns the
-    form that is found when the small ones are looked at."""
+    """Checks that a module's packed tensors exist and have the shapes that its form gives them.
+    Returns the form as refined by a look at the small tensors."""
     with naming(module.name):
         shapes = form.tensor_shapes(module.shape)
     for suffix, wanted in shapes.items():
@@ -203,9 +205,9 @@ def check_nothing_extra(
     names: Names,
     quantization: Quantization | None,
 ) -> None:
-    """Refuses tensors that nobody will read: they mean that config and weights do not belong
-    together. Known leftovers pass, a second copy of a tied embedding, and biases of zero, which
-    AutoGPTQ gives to every module."""
+    """Refuses tensors that nobody would read: they mean that config and weights do not belong
+    together. It accepts known leftovers: a second copy of a tied embedding, and the zero biases
+    that AutoGPTQ adds to every module."""
     unread = () if quantization is None else quantization.kv.tensors
     ignorable = re.compile("|".join((*names.family.ignorable, *unread)) or r"(?!)")
     for name in tensors:

@@ -1,5 +1,5 @@
-"""Checkpoint: a Hugging Face folder or a GGUF file, checked whole when it is opened and read tensor
-by tensor."""
+"""Checkpoint: a Hugging Face folder or a GGUF file. Opening it checks everything; tensors are then
+read one by one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +46,7 @@ from paredown.spec.weight import ActivationDType, WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Roles of linear layers are q, k, v, o, gate, up, down, and those of experts
+    """An opened model. Roles of linear layers are q, k, v, o, gate, up, down and those of experts
     (spec/experts.py); layers count from 0.
 
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
@@ -54,10 +54,10 @@ class Checkpoint:
     `file_bytes`  their size
     `forms`       how each quantized linear module of a folder is stored, by its name
     `blocks`      the formats of a GGUF file's tensors, by name; nothing for a folder
-    `notes`       all that runs otherwise than the files ask
-    `kv`          what the files ask keys and values to be kept in
+    `notes`       notes on everything that runs differently from what the files ask
+    `kv`          the format that the files ask for keys and values
     `kv_scales`   the scales stored for that, by name (models/kv_scales.py)
-    `inputs`      what the files ask inputs to be rounded to otherwise than their formats, by module
+    `inputs`      by module, what its inputs are rounded to where the files override the format
     """
 
     path: Path
@@ -77,8 +77,8 @@ class Checkpoint:
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
         """Maps the folder's files, or a file that ends in .gguf, and checks names, shapes and
-        dtypes of all tensors against the config. Raises CheckpointError or UnsupportedError; the
-        weights are not read."""
+        dtypes of all tensors against the config. It reads no weights. Raises CheckpointError or
+        UnsupportedError."""
         if is_gguf(path):
             return cls._open_gguf(path)
         _check_folder(path)
@@ -133,7 +133,7 @@ class Checkpoint:
 
     @property
     def kv_dtype(self) -> KVDType:
-        """What keys and values are kept in unless the user says otherwise."""
+        """Returns the format of keys and values that applies unless the user chooses another."""
         return self.kv.dtype or "bf16"
 
     @property
@@ -142,51 +142,56 @@ class Checkpoint:
         return bool(self.forms) or any(block.is_quantized for block in self.blocks.values())
 
     def is_coded(self, module: str) -> bool:
-        """Whether that linear module or embedding is stored as codes."""
+        """Returns whether that linear module or embedding is stored as codes."""
         block = self.blocks.get(f"{module}.weight")
         return module in self.forms or (block is not None and block.is_quantized)
 
     def release(self) -> None:
-        """Gives the memory of what was read so far back to the system
+        """Gives the memory of everything read so far back to the system
         (models/files/mapped_file.py)."""
         for file in self.files:
             file.release()
 
     def linear_name(self, role: str, layer: int) -> str:
-        """The module's name in the checkpoint; GPT-2's q, k and v share one."""
+        """Returns the module's name in the checkpoint; GPT-2's q, k and v share one."""
         return self.names.linear(role, layer)
 
     def linear(self, role: str, layer: int) -> CoreWeight:
-        """The stored numbers of a linear layer as [out, in], not dequantized."""
+        """Returns the stored numbers of a linear layer as [out, in], not dequantized."""
         source = self.names.source(role)
         weight = self._weight(self.names.linear(role, layer), source.transposed)
         return weight.rows(self._own_rows(role, layer)) if source.fused else weight
 
     def coded(self, module: str) -> CoreWeight:
-        """The stored numbers of a module that `is_coded`, with the rows of all its roles."""
+        """Returns the stored numbers of a module for which `is_coded` holds, with the rows of all
+        its roles."""
         return self._weight(module)
 
     def router(self, role: str, layer: int) -> StoredTensor:
-        """[out, hidden] of a layer with experts's "router" or "shared_gate", always in floats."""
+        """Returns the "router" or "shared_gate" of a layer with experts, [out, hidden], always in
+        floats."""
         return self.tensors[f"{self.names.router(role, layer)}.weight"]
 
     def embedding(self) -> CoreWeight:
-        """[vocab, hidden], in floats or quantized."""
+        """Returns the embedding, [vocab, hidden], in floats or quantized."""
         return self._weight(self.names.embedding)
 
     def output(self) -> CoreWeight:
-        """The output layer, [vocab, hidden]; the embedding where the two are tied."""
+        """Returns the output layer, [vocab, hidden]; this is the embedding where the two are
+        tied."""
         return self.embedding() if self.spec.output.is_tied else self._weight(self.names.output)
 
     def position_embedding(self) -> StoredTensor | None:
-        """[max_positions + offset, hidden] of a model with learned positions, else None."""
+        """Returns the table of a model with learned positions, [max_positions + offset, hidden],
+        else None."""
         if self.spec.position_shape is None:
             return None
         return self.tensors[f"{self.names.position_embedding}.weight"]
 
     def vector(self, role: str, layer: int | None = None) -> npt.NDArray[np.float32] | None:
-        """A norm's or a bias' values, or None where the spec has none: "attention_norm.weight",
-        "mlp_norm.bias", "q_norm.weight", "q.bias", ... of a layer, "final_norm.weight" of none."""
+        """Returns the values of a norm or bias, or None where the spec has none. Roles in a layer
+        are "attention_norm.weight", "mlp_norm.bias", "q_norm.weight", "q.bias" and so on;
+        "final_norm.weight" has no layer."""
         known = model_vectors(self.spec) if layer is None else layer_vectors(self.spec, layer)
         if role not in known:
             return None
@@ -197,20 +202,20 @@ class Checkpoint:
         return values[self._own_rows(owner, layer)] if self.names.source(owner).fused else values
 
     def _own_rows(self, role: str, layer: int) -> slice | npt.NDArray[np.integer]:
-        """Which rows of its module are those of the role."""
+        """Returns which rows of its module belong to the role."""
         roles, shapes = self.names.fused(role), self.spec.linear_shapes(layer)
         sizes = [shapes[one][0] for one in roles]
         num_blocks = self.names.num_blocks(role, self.spec.layers[layer])
         return own_rows(sizes, roles.index(role), num_blocks)
 
     def weight_specs(self) -> dict[str, WeightSpec]:
-        """How each linear module and the embedding is stored, by module name."""
+        """Returns by module name how each linear module and the embedding are stored."""
         embedding = embedding_module(self.spec, self.names)
         modules = (embedding, *linear_modules(self.spec, self.names))
         return {module.name: self._stored_spec(module.name) for module in modules}
 
     def embedding_spec(self) -> WeightSpec:
-        """How the table of embeddings is stored."""
+        """Returns how the embedding table is stored."""
         return self._stored_spec(self.names.embedding)
 
     def _stored_spec(self, module: str) -> WeightSpec:
@@ -236,7 +241,7 @@ class Checkpoint:
         return replace(weight, spec=self._with_inputs(weight.spec, module))
 
     def _plain(self, module: str, transposed: bool = False) -> CoreWeight:
-        """A weight that is one tensor: floats, or the blocks of a GGUF file."""
+        """Reads a weight that is a single tensor: floats, or the blocks of a GGUF file."""
         name = f"{module}.weight"
         stored = self.tensors[name]
         if name in self.blocks:
@@ -269,7 +274,8 @@ def _check_folder(path: Path) -> None:
 
 
 def _read_config(path: Path) -> dict[str, object]:
-    """config.json; AutoGPTQ's first versions told of the quantization in a file of its own."""
+    """Reads config.json. AutoGPTQ's first versions described the quantization in a separate
+    file."""
     config = read_json_object(path / "config.json")
     for stored in STORED_FORMATS.values():
         if stored.file is None or config.get("quantization_config") is not None:
@@ -283,7 +289,7 @@ def _read_config(path: Path) -> dict[str, object]:
 def _read_quantization(
     config: Mapping[str, object], tensor_names: Collection[str]
 ) -> Quantization | None:
-    """How the linear modules are packed, None for a checkpoint all in floats."""
+    """Returns how the linear modules are packed, or None for a checkpoint all in floats."""
     section = config.get("quantization_config")
     if section is None:
         return None
@@ -293,7 +299,7 @@ def _read_quantization(
 
 
 def _input_specs(forms: Mapping[str, StoredForm], names: Names) -> dict[str, WeightSpec]:
-    """The specs of the modules that are stored as codes and multiply an input."""
+    """Returns the specs of the modules that are stored as codes and multiply an input."""
     return {name: form.spec for name, form in forms.items() if name != names.embedding}
 
 
@@ -303,7 +309,7 @@ def _notes(
     spec: ModelSpec,
     names: Names,
 ) -> tuple[str, ...]:
-    """Each with the modules that it is about."""
+    """Returns the notes, each with the modules that it is about."""
     modules: dict[str, list[str]] = {}
     for module in linear_modules(spec, names):
         form = forms.get(module.name)

@@ -13,7 +13,7 @@ from paredown.spec.model import ModelSpec
 
 
 def family_from_config(config: Mapping[str, object]) -> Family:
-    """The family that `model_type` names. Raises UnsupportedError for one we do not have."""
+    """Returns the family that `model_type` names. Raises UnsupportedError for an unknown one."""
     model_type = Fields(config).text("model_type")
     if model_type not in FAMILIES:
         raise UnsupportedError(
@@ -25,25 +25,25 @@ def family_from_config(config: Mapping[str, object]) -> Family:
 
 
 def spec_from_config(config: Mapping[str, object]) -> ModelSpec:
-    """The spec. Raises CheckpointError for a missing or bad field (named), UnsupportedError for an
-    unknown model type or a variant that the spec cannot express."""
+    """Returns the config's spec. Raises CheckpointError for a missing or bad field, which it names,
+    and UnsupportedError for an unknown model type or a variant that the spec cannot express."""
     return read_config(config)[0]
 
 
 def read_config(config: Mapping[str, object]) -> tuple[ModelSpec, tuple[str, ...]]:
-    """The spec, and notes on fields that nobody knows. Raises as `spec_from_config` does."""
+    """Returns the spec, and notes on unknown fields. Raises what `spec_from_config` raises."""
     family, fields = family_from_config(config), Fields(config)
     spec = family.read_spec(fields)
     for layer in spec.layer_counts:
         _check_heads(layer.attention)
     _check_switches(spec)
     fields.pass_over("model_type", "vocab_size")
-    # What is costed alone says what it leaves out.
+    # A family that is only costed says for itself what its spec leaves out.
     return spec, () if family.left_out is not None else notes_of_unread(fields, spec, family)
 
 
 def check_runs(family: Family) -> None:
-    """Raises UnsupportedError for a family whose cost alone is known."""
+    """Raises UnsupportedError for a family that can only be costed, not run."""
     if family.left_out is not None:
         raise UnsupportedError(
             "models of this family are costed (inspect, plan, simulate), not run",
@@ -53,7 +53,8 @@ def check_runs(family: Family) -> None:
 
 
 def _check_switches(spec: ModelSpec) -> None:
-    """Raises UnsupportedError for layers that turn long texts otherwise from unequal lengths on."""
+    """Raises UnsupportedError if layers switch their rotary positions for long texts at unequal
+    lengths."""
     rotaries = (layer.attention.rotary for layer in spec.layer_counts)
     found = {one.switch_tokens for one in rotaries if one is not None} - {None}
     if len(found) > 1:
@@ -66,7 +67,7 @@ def _check_switches(spec: ModelSpec) -> None:
 
 
 def _check_heads(attention: Attention) -> None:
-    """Raises CheckpointError for heads that cannot be."""
+    """Raises CheckpointError for impossible head counts or sizes."""
     if attention.num_heads % attention.num_kv_heads:
         raise CheckpointError(
             "config.json: the number of attention heads is not a multiple of the key-value heads",

@@ -11,8 +11,8 @@ from paredown.shown import shown_lines
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
-# Transformers' own, for fields that configs of drafts leave out (EAGLE's, arXiv 2401.15077). A
-# checkpoint that is loaded must have them.
+# Transformers' defaults for fields that configs of draft models leave out (EAGLE, arXiv
+# 2401.15077). A checkpoint that is loaded must have these fields.
 DEFAULTS: dict[str, dict[str, int]] = {
     "llama": {"max_position_embeddings": 2048},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
@@ -23,14 +23,15 @@ _DTYPES = {
     "float16": WeightSpec(dtype="fp16"),
     "bfloat16": WeightSpec(dtype="bf16"),
 }
-# More than any model has. Where there are weights the first that is missing ends what goes
-# through all of them; here nothing does.
+# No model has this many. With weights, the first missing tensor ends any loop over the experts;
+# without weights nothing else would.
 MAX_EXPERTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigAlone:
-    """`weights` is what the config says the floats are stored in; bf16 where it does not."""
+    """A spec from config.json. `weights` is the dtype that the config names for the floats, by
+    default bf16."""
 
     spec: ModelSpec
     weights: WeightSpec
@@ -38,16 +39,15 @@ class ConfigAlone:
 
 
 def is_config_alone(path: Path) -> bool:
-    """A JSON file, or a folder that holds config.json and no weights."""
+    """Returns whether `path` is a JSON file, or a folder with config.json but without weights."""
     if path.suffix == ".json":
         return True
     return (path / CONFIG_NAME).is_file() and not any(path.glob("*.safetensors"))
 
 
 def read_config_alone(path: Path) -> ConfigAlone:
-    """Reads families that can be run, and those whose cost alone is known. Raises CheckpointError
-    and UnsupportedError as `read_config` does, and CheckpointError for more layers or experts
-    than any model has."""
+    """Reads a family that can be run or only costed. Raises CheckpointError and UnsupportedError as
+    `read_config` does, and CheckpointError for more layers or experts than any model has."""
     file = path / CONFIG_NAME if path.is_dir() else path
     config, part_notes = text_config(read_json_object(file))
     for name in ("num_local_experts", "num_experts"):

@@ -1,4 +1,4 @@
-"""Sizes of a model as its family's config.json has them: a spec that changed, back in a config."""
+"""Writes the sizes of a changed spec back into its family's config.json."""
 
 from collections.abc import Mapping
 
@@ -12,15 +12,16 @@ from paredown.spec.model import ModelSpec
 
 
 def config_of(spec: ModelSpec, source: Mapping[str, object]) -> dict[str, object]:
-    """The config `source` with what is another in `spec`; as it was where nothing is. Raises
-    UnsupportedError where the family's config has no words for the model."""
+    """Returns the config `source` with the fields that differ in `spec` replaced. Raises
+    UnsupportedError where the family's config cannot express the model."""
     family = family_from_config(source)
     before = spec_from_config(source)
     if spec == before:
         return dict(source)
     wanted, known = _fields(spec, family), _fields(before, family)
     changed = {name: value for name, value in wanted.items() if known.get(name) != value}
-    # Sizes that a config leaves to be derived are written only where they are another then.
+    # A size that the config leaves to be derived is written only if the derived value would now be
+    # wrong.
     for fields in (changed, wanted):
         config = {**source, **fields}
         try:
@@ -36,7 +37,8 @@ def config_of(spec: ModelSpec, source: Mapping[str, object]) -> dict[str, object
 
 
 def _fields(spec: ModelSpec, family: Family) -> dict[str, object]:
-    """Fields of the config with their values, where the family has them and all layers agree."""
+    """Returns the config fields with their values, where the family has them and all layers
+    agree."""
     values: dict[str, set[object]] = {
         "vocab_size": {spec.vocab_size},
         "hidden_size": {spec.hidden_size},
@@ -82,7 +84,7 @@ def _layer_sizes(layer: LayerSpec) -> dict[str, object]:
 
 
 def _difference(spec: ModelSpec, before: ModelSpec) -> str:
-    """Says in words what is another."""
+    """Describes in words what differs."""
     told = [
         f"{name} {getattr(spec, name)} instead of {getattr(before, name)}"
         for name in ("vocab_size", "hidden_size", "num_layers", "max_positions")

@@ -1,4 +1,4 @@
-"""Which numbers a checkpoint holds: a digest of its files, and when it may be taken as known."""
+"""Digests of a checkpoint's files, and when a known digest still holds."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from paredown.models.checkpoint import Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class FileState:
-    """What the system tells of a file without reading it. The time of change cannot be set by a
-    program, so a file written over in place, or another one put there, has another state."""
+    """A file's stat data, read without its content. No program can set the time of the last status
+    change, so a file that is overwritten or replaced gets another state."""
 
     name: str
     num_bytes: int
@@ -23,7 +23,7 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True)
 class ContentRecord:
-    """The digest that files of these states were found to have."""
+    """The digest that was computed for files in these states."""
 
     states: tuple[FileState, ...]
     digest: str
@@ -33,7 +33,7 @@ class ContentRecord:
 
     @classmethod
     def decode(cls, text: str) -> "ContentRecord":
-        """Raises ValueError for a text that `encode` did not write."""
+        """Parses what `encode` wrote. Raises ValueError for any other text."""
         try:
             fields = json.loads(text)
             states = tuple(FileState(**one) for one in fields["files"])
@@ -43,7 +43,7 @@ class ContentRecord:
 
 
 def mapped_states(checkpoint: Checkpoint) -> tuple[FileState, ...]:
-    """The files as they were when the checkpoint was opened."""
+    """Returns the states of the files from when the checkpoint was opened."""
     return tuple(
         FileState(
             name=file.path.name,
@@ -57,7 +57,7 @@ def mapped_states(checkpoint: Checkpoint) -> tuple[FileState, ...]:
 
 
 def is_unchanged(checkpoint: Checkpoint) -> bool:
-    """Whether the files that were opened still stand under their names, as they were."""
+    """Returns whether the opened files are still in place and unchanged."""
     for file in checkpoint.files:
         try:
             now = file.path.stat()
@@ -75,25 +75,25 @@ def is_unchanged(checkpoint: Checkpoint) -> bool:
 
 
 def content_digest(checkpoint: Checkpoint, num_threads: int) -> str:
-    """Reads all files."""
+    """Returns the joint digest of the files, all of which it reads."""
     return joint_digest(file_digests(checkpoint, num_threads))
 
 
 def file_digests(checkpoint: Checkpoint, num_threads: int) -> dict[str, str]:
-    """The digest of each safetensors file, by its name. Reads all of them."""
+    """Returns the digest of each safetensors file by its name. Reads all of them."""
     return {file.path.name: hash_bytes(file.raw, num_threads) for file in checkpoint.files}
 
 
 def joint_digest(digests: Mapping[str, str]) -> str:
-    """One for all files, names and order included."""
+    """Returns one digest for all files; their names and order count too."""
     return hashlib.sha256(json.dumps(list(digests.items())).encode()).hexdigest()
 
 
 def packing_key(
     checkpoint: Checkpoint, digest: str, layout: int, options: Mapping[str, str]
 ) -> str:
-    """Names the packed form: the files' content, the config that says what they mean, the formats
-    that they are read as, the layout and the options of loading that change what is packed."""
+    """Returns the name of the packed form. It depends on the files' content, the config, the
+    formats in which they are read, the layout, and the load options that change what is packed."""
     parts = {
         "content": digest,
         "config": checkpoint.config,

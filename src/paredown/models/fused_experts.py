@@ -1,9 +1,9 @@
-"""Experts in one tensor for all of a layer, as Transformers 5 keeps and may save them, seen as a
-tensor for each.
+"""Splits tensors that hold all experts of a layer, as Transformers 5 may save them, into one tensor
+for each expert.
 
-`experts.gate_up_proj` is [experts, 2 size, hidden], its first `size` rows the gate's, and
-`experts.down_proj` is [experts, hidden, size]. An expert's rows lie together, so each weight is a
-stretch of the same bytes, and nothing is copied.
+`experts.gate_up_proj` is [experts, 2 size, hidden], the gate's rows first; `experts.down_proj` is
+[experts, hidden, size]. An expert's rows are contiguous, so each weight is a view and nothing is
+copied.
 """
 
 import re
@@ -23,8 +23,8 @@ _ROLES = {"gate_up": ("gate", "up"), "down": ("down",)}
 
 
 def split_experts(tensors: FolderTensors, family: Family) -> FolderTensors:
-    """The tensors under the names that the family has for each expert; as they are where none holds
-    several experts. Raises CheckpointError for such a tensor of another shape."""
+    """Returns the tensors under the family's names for each expert, unchanged if no tensor holds
+    several experts. Raises CheckpointError for such a tensor of an unexpected shape."""
     if not family.routers or not any(_FUSED.fullmatch(name) for name in tensors):
         return tensors
     files = []
@@ -38,7 +38,7 @@ def split_experts(tensors: FolderTensors, family: Family) -> FolderTensors:
 
 
 def _split(name: str, place: TensorPlace, family: Family) -> Iterator[tuple[str, TensorPlace]]:
-    """The name and the place of a tensor: itself, or the weights that it holds."""
+    """Yields a tensor's name and place, or those of the weights that it holds."""
     router = _ROUTER.fullmatch(name)
     if router is not None:
         module = family.routers["router"].format(layer=router["layer"])

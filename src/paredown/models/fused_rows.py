@@ -12,8 +12,8 @@ T = TypeVar("T", bound=np.generic)
 def own_rows(
     sizes: Sequence[int], part: int, num_blocks: int = 1
 ) -> slice | npt.NDArray[np.integer]:
-    """Which of the module's rows are those of part `part`. The parts have `sizes` rows; they lie
-    one behind the other in each of `num_blocks` equal blocks."""
+    """Returns which of the module's rows belong to part `part`. Each of the `num_blocks` equal
+    blocks of rows holds all parts one after the other; part i has `sizes[i]` rows in all."""
     block_sizes = [size // num_blocks for size in sizes]
     start = sum(block_sizes[:part])
     if num_blocks == 1:
@@ -23,6 +23,6 @@ def own_rows(
 
 
 def fused_rows(parts: Sequence[npt.NDArray[T]], num_blocks: int = 1) -> npt.NDArray[T]:
-    """The module's rows, put together from those of its parts in their order."""
+    """Returns the module's rows, joined from those of its parts in order."""
     blocks = [part.reshape(num_blocks, -1, *part.shape[1:]) for part in parts]
     return np.concatenate(blocks, axis=1).reshape(-1, *parts[0].shape[1:])

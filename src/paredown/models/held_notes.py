@@ -1,4 +1,4 @@
-"""Notes of weights that memory holds otherwise than the files do."""
+"""Notes on weights that are held in memory in another format than in the files."""
 
 import math
 from collections import Counter
@@ -13,8 +13,8 @@ from paredown.units import format_bytes
 
 
 def block_notes(tensors: Iterable[tuple[BlockFormat, tuple[int, ...]]]) -> tuple[str, ...]:
-    """Notes of the tensors of a GGUF file, each a block and a shape, whose codes have no kernel of
-    their own: how many they are, what they become, and the memory that this takes."""
+    """Returns notes on the GGUF tensors, given by format and shape, whose codes have no kernel: how
+    many there are, what they become, and the memory that this takes."""
     counts, values = Counter[str](), Counter[str]()
     for block, shape in tensors:
         if block.note is not None:
@@ -30,8 +30,8 @@ def block_notes(tensors: Iterable[tuple[BlockFormat, tuple[int, ...]]]) -> tuple
 
 
 def padded_notes(spec: ModelSpec, names: Names, is_coded: Callable[[str], bool]) -> tuple[str, ...]:
-    """A note of the quantized output projections of heads that the native core pads: groups have no
-    place for the zeros between their columns, so that such a weight runs in floats."""
+    """Returns a note on quantized output projections whose heads the native core pads. The zeros
+    between their columns belong to no group, so such a weight runs in floats."""
     modules = []
     for index, layer in enumerate(spec.layers):
         module = names.linear("o", index)

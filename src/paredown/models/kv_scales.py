@@ -14,7 +14,7 @@ _REMEDY = "Give --kv-dtype a format that finds its own scales (int8, fp8), or us
 
 
 def used_kv_scales(checkpoint: Checkpoint, kv: KVSpec) -> dict[int, KVScales]:
-    """By layer, for the layers that `kv` keeps with static scales.
+    """Returns the scales by layer, for the layers that `kv` keeps with static scales.
 
     Raises ConfigError where the checkpoint's scales are for another format, or it has none, and
     CheckpointError for scales that are missing or damaged.

@@ -1,4 +1,4 @@
-"""The tensors of one module, by what follows its name."""
+"""The tensors of one module, by the suffix after its name."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,7 +6,7 @@ from paredown.formats.tensor import StoredTensor
 
 
 class ModuleTensors(Mapping[str, StoredTensor]):
-    """A view: a tensor is taken from the files when it is asked for."""
+    """A view that takes a tensor from the files on access."""
 
     def __init__(
         self, tensors: Mapping[str, StoredTensor], module: str, suffixes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Names: what one checkpoint calls its modules, its prefix found out."""
+"""Names: the module names of one checkpoint, with its prefix detected."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from paredown.spec.layer import LayerSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Full module names; a tensor is one of them and ".weight", ".bias" or a packed suffix."""
+    """Full module names; a tensor's name is one of them plus ".weight", ".bias" or a packed
+    suffix."""
 
     family: Family
     prefix: str
@@ -24,19 +25,20 @@ class Names:
         return self.family.linears[role_kind(role)]
 
     def fused(self, role: str) -> tuple[str, ...]:
-        """All roles whose rows the module of that role holds, in their order."""
+        """Returns all roles whose rows share that role's module, in order."""
         return self.source(role).fused or (role,)
 
     def modules(self, roles: Iterable[str], layer: int) -> dict[str, tuple[str, ...]]:
-        """The modules that hold those roles of a layer, each with all of its own."""
+        """Returns the modules that hold those roles of a layer, each with all its roles."""
         return {self.linear(role, layer): self.fused(role) for role in roles}
 
     def num_blocks(self, role: str, layer: LayerSpec) -> int:
-        """The blocks of rows in each of which the roles of a module follow each other."""
+        """Returns the number of row blocks in the role's module, each of which holds all its roles
+        in turn."""
         return layer.attention.num_heads if self.source(role).by_head else 1
 
     def router(self, role: str, layer: int) -> str:
-        """The name of the "router" or the "shared_gate" of a layer."""
+        """Returns the name of the "router" or "shared_gate" of a layer."""
         return self.prefix + self.family.routers[role].format(layer=layer)
 
     def norm(self, role: str, layer: int | None) -> str:
@@ -53,17 +55,18 @@ class Names:
 
     @property
     def output(self) -> str:
-        """The output layer stands outside the prefix."""
+        """Returns the output layer's name, which takes no prefix."""
         return self.family.output
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of the output layer in a section of config.json, for all who read it."""
+        """Returns every name under which a section of config.json may mention the output layer."""
         return (self.family.output, *self.family.output_aliases)
 
 
 def find_names(family: Family, tensor_names: Collection[str]) -> Names:
-    """Tries the family's prefixes on the embedding. Raises CheckpointError when none fits."""
+    """Detects the prefix by trying the family's prefixes on the embedding. Raises CheckpointError
+    when none fits."""
     tried = [Names(family=family, prefix=prefix) for prefix in family.prefixes]
     for names in tried:
         # A quantized table has tensors of other names (weight_packed).

@@ -1,4 +1,4 @@
-"""Where a model lies that somebody names."""
+"""Finds a model by what the user calls it."""
 
 from pathlib import Path
 
@@ -7,15 +7,15 @@ from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.hub.hub_name import HubName
 
 ASSETS = Path(__file__).parent.parent / "assets"
-# Names of models that come with the package, and their folders.
+# Models that the package contains, and their folders.
 PACKAGED = {"default": "default", "draft": "draft"}
 
 
 def resolve_model(name: str | None) -> Path:
     """Finds the folder of a packaged model ("default", also for None, or "draft"), the folder or
-    the GGUF file `name`, or a model of the Hugging Face hub ("org/name", "org/name@revision",
-    "org/name:file.gguf"), which is fetched where it is not cached. What is here under a name goes
-    before the hub.
+    GGUF file `name`, or a model of the Hugging Face hub ("org/name", "org/name@revision",
+    "org/name:file.gguf"). A hub model is fetched unless it is cached. A local path wins over the
+    hub.
 
     Raises CheckpointError when there is no such folder or file, and HubError when the hub has no
     such model or cannot be asked.
@@ -37,7 +37,7 @@ def resolve_model(name: str | None) -> Path:
         )
     hub_name = None if is_file else HubName.parse(name)
     if hub_name is not None:
-        # Only here: the client takes a while to import, and most models lie in a folder.
+        # Imported here because the hub client imports slowly and most models are local folders.
         from paredown.models.hub.fetch import fetch_model
 
         return fetch_model(hub_name)

@@ -6,23 +6,25 @@ from paredown.spec.model import ModelSpec
 
 
 def linear_roles(spec: ModelSpec, layer: int) -> list[str]:
-    """Roles of one layer's linear layers: q, k, v, o, up, down(, gate), or those of its experts."""
+    """Returns the roles of one layer's linear layers: q, k, v, o, up, down(, gate), or those of its
+    experts."""
     return list(spec.linear_shapes(layer))
 
 
 def linear_places(spec: ModelSpec) -> Iterator[tuple[str, int]]:
-    """(role, layer) of every linear layer of the transformer layers, in their order."""
+    """Yields (role, layer) of every linear layer of the transformer layers, in order."""
     for layer in range(spec.num_layers):
         for role in linear_roles(spec, layer):
             yield role, layer
 
 
 def layer_vectors(spec: ModelSpec, layer: int) -> dict[str, int]:
-    """Sizes of one layer's norms and biases, by role: "attention_norm.weight", "q.bias", ..."""
+    """Returns the sizes of one layer's norms and biases by role: "attention_norm.weight", "q.bias",
+    ..."""
     return spec.layers[layer].vector_sizes(spec.hidden_size)
 
 
 def model_vectors(spec: ModelSpec) -> dict[str, int]:
-    """Sizes of the norm after the last layer and of the output layer's bias, by role."""
+    """Returns the sizes of the last norm and of the output layer's bias, by role."""
     sizes = {f"final_norm.{part}": spec.hidden_size for part in spec.final_norm.parts}
     return sizes | ({"output.bias": spec.vocab_size} if spec.output.has_bias else {})

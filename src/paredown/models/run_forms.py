@@ -1,4 +1,4 @@
-"""How the linear layers of a checkpoint run, and what that costs."""
+"""Determines how the linear layers of a checkpoint run, for the cost model."""
 
 from collections import Counter
 
@@ -9,14 +9,14 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_places
 from paredown.spec.run_form import RunForm, run_form, table_bits
 
-# As compressed-tensors names them, whose folders alone have int4 groups for 8-bit inputs.
+# The name in compressed-tensors; only its folders have int4 groups for 8-bit inputs.
 _SCALES = "weight_scale"
 
 
 def run_forms(checkpoint: Checkpoint) -> dict[str, RunForm]:
-    """By module, as loading finds them: integer steps (docs/methods/qoq.md) are seen in the scales.
-    Of the weights only scales are read; those with zero points whose scales have steps are read
-    whole. Raises CheckpointError."""
+    """Returns the run forms by module, as loading finds them. Integer steps (docs/methods/qoq.md)
+    show in the scales, so only scales are read; a weight with zero points whose scales have steps
+    is read whole. Raises CheckpointError."""
     names, specs = checkpoint.names, checkpoint.weight_specs()
     shapes = {one.name: one.shape for one in linear_modules(checkpoint.spec, names)}
     shapes[names.embedding] = (checkpoint.spec.vocab_size, checkpoint.spec.hidden_size)
@@ -34,9 +34,8 @@ def run_forms(checkpoint: Checkpoint) -> dict[str, RunForm]:
 
 
 def model_formats(checkpoint: Checkpoint) -> ModelFormats:
-    """What the cost model needs of a checkpoint beside its spec: the format of most linear layers
-    as they run, of the output layer, of the embedding as the core keeps it, of keys and values as
-    the files ask."""
+    """Returns the formats that the cost model needs beside the spec: of most linear layers as they
+    run, of the output layer, of the embedding as the core keeps it, and of keys and values."""
     forms, names = run_forms(checkpoint), checkpoint.names
     linear = Counter(
         forms[checkpoint.linear_name(role, layer)].asked

@@ -1,5 +1,5 @@
-"""How a folder asks the inputs of its linear layers to be rounded, where its formats leave that
-open: a field of config.json, which other programs pass over.
+"""The folder's own choice of how inputs of linear layers are rounded, where the formats leave it
+open. It is a field of config.json that other programs ignore.
 
     "paredown": {"activations": {"int16_group": "all"}}
     "paredown": {"activations": {"bf16": ["model.layers.0.mlp.down_proj", ...]}}
@@ -20,10 +20,9 @@ _ALL = "all"
 def stored_inputs(
     config: Mapping[str, object], specs: Mapping[str, WeightSpec]
 ) -> dict[str, ActivationDType]:
-    """What inputs are rounded to, by module, of those that do not follow their format. `specs` are
-    those of the modules that are stored as codes and have inputs. Raises CheckpointError for a
-    field that this version does not know, a module that is none of them, and inputs that its
-    weight does not take."""
+    """Returns by module what its inputs are rounded to, where that is not what the format says.
+    `specs` holds the modules that are stored as codes and have inputs. Raises CheckpointError for
+    an unknown field, for a module outside `specs`, and for inputs that the weight does not take."""
     section = config.get(INPUTS_FIELD)
     if section is None:
         return {}
@@ -55,8 +54,8 @@ def with_stored_inputs(
     inputs: Mapping[str, ActivationDType],
     specs: Mapping[str, WeightSpec],
 ) -> dict[str, object]:
-    """The config of a folder whose modules ask for these `inputs`, in the place of others; `specs`
-    as in `stored_inputs`."""
+    """Returns the config with these `inputs` in place of any others; `specs` is as in
+    `stored_inputs`."""
     made = {name: value for name, value in config.items() if name != INPUTS_FIELD}
     if not inputs:
         return made

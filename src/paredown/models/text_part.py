@@ -1,5 +1,5 @@
-"""The text model of a checkpoint that also sees images: its own config and its own tensors, as in a
-checkpoint of text alone. What sees the images is left out, with a note."""
+"""Extracts the text model of a checkpoint that also sees images: its config and its tensors as in a
+text-only checkpoint. The vision part is left out with a note."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from paredown.models.families.fields import Fields
 from paredown.models.files.shards import FolderTensors
 
 TEXT_CONFIG = "text_config"
-# Transformers has had both orders of the words.
+# Transformers has used both orders of the words.
 _TEXT = re.compile(r"(?:language_model\.model|model\.language_model|language_model(?=\.lm_head))\.")
 _OTHERS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector|vision_model)\..*")
 _NOTE = "images are not seen here: the text model runs alone"
@@ -17,8 +17,8 @@ _NOTE = "images are not seen here: the text model runs alone"
 
 @dataclass(frozen=True, kw_only=True)
 class Whole:
-    """How a `model_type` holds its text: the `model_type` of that where its config does not say,
-    and whether its output layer is tied where nothing does (None: as the text model's own)."""
+    """How a `model_type` holds its text model: the text's `model_type` where the config does not
+    say, and whether the output layer is tied where nothing says so (None: as in the text model)."""
 
     text_type: str
     is_tied: bool | None = None
@@ -28,20 +28,20 @@ WHOLES: Mapping[str, Whole] = {
     "gemma3": Whole(text_type="gemma3_text", is_tied=True),
     "mistral3": Whole(text_type="mistral"),
 }
-# The class in Transformers that loads what is written of the text model.
+# The Transformers class that loads the written text model.
 _CLASSES: Mapping[str, str] = {
     "gemma3_text": "Gemma3ForCausalLM",
     "ministral3": "Ministral3ForCausalLM",
     "mistral": "MistralForCausalLM",
 }
-# Fields that stand beside the text's own and hold for it too.
+# Fields outside the text's own config that also hold for it.
 _SHARED = ("quantization_config", "dtype", "torch_dtype", "bos_token_id", "eos_token_id",
            "pad_token_id", "transformers_version")  # fmt: skip
 
 
 def text_config(config: dict[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The config of the text model, and a note where that is a part of this one. Raises
-    CheckpointError for a part that is no object."""
+    """Returns the text model's config, with a note where it is a part of this one. Raises
+    CheckpointError if that part is no object."""
     whole = WHOLES.get(str(config.get("model_type")))
     if whole is None:
         return config, ()
@@ -60,8 +60,8 @@ def text_config(config: dict[str, object]) -> tuple[dict[str, object], tuple[str
 
 
 def text_tensors(tensors: FolderTensors, config: Mapping[str, object]) -> FolderTensors:
-    """The tensors of the text model under the names that they have in one of text alone. `config`
-    is that of the whole folder."""
+    """Returns the text model's tensors under the names of a text-only checkpoint. `config` is that
+    of the whole folder."""
     if config.get("model_type") not in WHOLES:
         return tensors
     files = []

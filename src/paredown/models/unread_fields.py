@@ -1,9 +1,9 @@
-"""Fields of a config.json that its family's reader did not ask for: harmless, passed over with a
-note, or refused.
+"""Handles config.json fields that the family's reader did not ask for: it ignores, notes or refuses
+them.
 
-Transformers has one field for one thing in most of its config classes, and each class leaves those
-that it does not have alone. A field of that kind that nobody read, and whose value is not its
-neutral one, says of the model what neither runs.
+Most of Transformers' config classes use the same field for the same thing, and each class ignores
+fields that it does not have. If such a field was not read here and has more than its neutral value,
+the config describes a model that neither program runs.
 """
 
 import re
@@ -18,13 +18,13 @@ from paredown.models.families.spec_values import AGREES
 from paredown.shown import quoted
 from paredown.spec.model import ModelSpec
 
-# All at once: a config may have a hundred thousand fields.
+# Compiled into one pattern: a config may have a hundred thousand fields.
 _HARMLESS = re.compile("|".join(map(translate, HARMLESS)))
 _ROTARY = ("rope_scaling.", "rope_parameters.")
 
 
 def notes_of_unread(fields: Fields, spec: ModelSpec, family: Family) -> tuple[str, ...]:
-    """The fields that nobody knows, in a note. Raises UnsupportedError for one that would change
+    """Returns a note on the unknown fields. Raises UnsupportedError for a field that would change
     the arithmetic."""
     unknown = []
     for name, value in fields.config.unread().items():
@@ -34,7 +34,7 @@ def notes_of_unread(fields: Fields, spec: ModelSpec, family: Family) -> tuple[st
         if name in family.noted and not is_neutral(name, value, spec, fields.config.plain()):
             unknown.append(name)
         elif name.startswith(_ROTARY) and (last in ROTARY_HARMLESS or last not in NEUTRAL):
-            # Another scaling's, or nobody's.
+            # Belongs to another scaling, or to none.
             unknown += [] if last in ROTARY_HARMLESS else [name]
         elif is_known(last):
             if not is_neutral(last, value, spec, fields.config.plain()):
@@ -47,17 +47,17 @@ def notes_of_unread(fields: Fields, spec: ModelSpec, family: Family) -> tuple[st
 
 
 def is_harmless(name: str) -> bool:
-    """Whether the field changes no number of a step."""
+    """Returns whether the field never changes a result."""
     return _HARMLESS.match(name) is not None
 
 
 def is_known(name: str) -> bool:
-    """Whether it is a field of Transformers that changes numbers in some family."""
+    """Returns whether the field is one of Transformers that changes results in some family."""
     return name in AGREES or name in NEUTRAL or name in SWITCHES
 
 
 def is_neutral(name: str, value: object, spec: ModelSpec, config: Mapping[str, object]) -> bool:
-    """Whether a field says nothing of the model that its spec does not say too."""
+    """Returns whether the field only repeats what the spec says anyway."""
     if value is None or (name in NEUTRAL and value in NEUTRAL[name]):
         return True
     if name in SWITCHES and all(config.get(switch) in (None, 0, 1) for switch in SWITCHES[name]):

@@ -1,4 +1,4 @@
-"""Admission: the places of one request, taken before any work is done for it."""
+"""Admission: reserves the places of one request before any work is done for it."""
 
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.serve.budget import Hold
@@ -8,12 +8,12 @@ from paredown.serve.state import ServerState
 
 
 class Admission:
-    """Holds places in the engine, and the memory of the log-probabilities that its answers may come
-    to; close it in any case."""
+    """Holds places in the engine, and memory for the log-probabilities that its answers may need.
+    Always close it."""
 
     def __init__(self, state: ServerState, num_prompts: int, params: SamplingParams) -> None:
-        """Raises HttpError for what can never be admitted, QueueFullError for what cannot be now,
-        UnavailableError while there is no model."""
+        """Raises HttpError for a request that can never be admitted, QueueFullError for one that
+        cannot be now, and UnavailableError while there is no model."""
         check_num_jobs(num_prompts, params.n)
         self._state = state
         self._logprobs = Hold(state.intake.logprobs)
@@ -25,7 +25,7 @@ class Admission:
             raise
 
     def close(self) -> None:
-        """Once more does nothing."""
+        """Releases the places; a second call does nothing."""
         self._state.worker.close(self.session)
         self._logprobs.release()
 

@@ -1,6 +1,6 @@
-"""Answer: the jobs of one HTTP request on their way to a whole reply or a stream of pieces.
+"""Answer: runs the jobs of one HTTP request and sends a whole reply or a stream of pieces.
 
-The two endpoints differ in how a piece looks, which is what a Format says; the rest is here.
+The two endpoints differ only in the format of a piece, which a Format defines.
 """
 
 import secrets
@@ -25,13 +25,13 @@ from paredown.serve.state import ServerState
 from paredown.serve.token_parts import Parts, TokenParts
 
 Body = dict[str, object]
-# A reply of at most so many log-probabilities, and characters, is written in one go: 1 ms.
+# Replies with at most this many log-probabilities and characters are written at once, in 1 ms.
 MAX_INLINE_LOGPROBS = 512
 MAX_INLINE_CHARS = 2**17
 
 
 class Piece:
-    """What one job has given: in a whole reply all of it, in a stream one step's worth."""
+    """The output of one job: all of it in a whole reply, one step's worth in a stream."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -40,14 +40,14 @@ class Piece:
         self.finish_reason: str | None = None
 
     def add(self, output: RequestOutput, rows: LogprobRows) -> None:
-        """`rows` are those of the whole answer, in all its pieces."""
+        """Adds an output; `rows` are those of the whole answer, over all its pieces."""
         self.text += output.text
         self.logprobs += map(rows.next_row, output.logprobs)
         self.finish_reason = output.finish_reason
 
 
 class WholeAnswer:
-    """All that one job has given, packed until it is written."""
+    """All output of one job, packed until it is written."""
 
     def __init__(self, number: int, prompt_token_ids: list[int]) -> None:
         self.number = number
@@ -79,8 +79,8 @@ class WholeAnswer:
 
 
 class Format(Protocol):
-    """How an endpoint writes. `choice_json` is the JSON of `choice` in pieces, and `token_parts`
-    what it writes around the log-probability of each token."""
+    """An endpoint's output format. `choice_json` yields the JSON of `choice` in pieces, and
+    `token_parts` the JSON around each token's log-probability."""
 
     id_prefix: str
     whole_object: str
@@ -100,7 +100,8 @@ class Format(Protocol):
 
 
 class Answer:
-    """`num_prompt_tokens` counts each prompt once, however many choices it has."""
+    """One request's answer. `num_prompt_tokens` counts each prompt once, however many choices it
+    has."""
 
     def __init__(
         self,
@@ -124,8 +125,8 @@ class Answer:
         self._created_s = int(time.time())
 
     async def respond(self, request: Request) -> Response:
-        """The reply; what the engine refuses comes as an error status, in a stream too. The
-        admission is closed when all is sent, or in any other case."""
+        """Returns the reply. If the engine refuses, that is an error status, for streams too. The
+        admission is closed once everything is sent, and on any failure."""
         session, close = self._admission.session, self._admission.close
         is_sending = False
         try:
@@ -163,7 +164,7 @@ class Answer:
         return {**self._frame(self._shape.whole_object, choices), "usage": self._usage()}
 
     def _json(self, answers: list[WholeAnswer]) -> Iterator[str]:
-        """The JSON of `_body` in pieces."""
+        """Yields the JSON of `_body` in pieces."""
         before, after = to_json(self._frame(self._shape.whole_object, [])).rsplit("[]", 1)
         parts = self._state.token_parts_of(self._shape.id_prefix, self._shape.token_parts)
         yield before + "["
@@ -200,7 +201,7 @@ class Answer:
         ]
 
     def _note(self, output: RequestOutput) -> None:
-        """Counts; raises HttpError for a job that did not come to its own end."""
+        """Counts an output; raises HttpError for a job that did not finish by itself."""
         self._num_generated_tokens += len(output.token_ids)
         if output.finish_reason == "error" and output.is_request_fault:
             raise HttpError(400, output.error or "the request failed", code="no_token_allowed")

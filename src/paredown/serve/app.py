@@ -1,4 +1,4 @@
-"""The ASGI application: routes, and what surrounds them."""
+"""The ASGI application: its routes and middleware."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,8 +20,8 @@ from paredown.serve.state import ServerState
 def create_app(
     state: ServerState, *, on_worker_change: Callable[[], None] | None = None
 ) -> Starlette:
-    """Starting the application starts the worker and loads the model; `on_worker_change` is called
-    when it is loaded and when its thread has ended."""
+    """Returns the application. Starting it starts the worker, which loads the model;
+    `on_worker_change` is called once the model is loaded and when the worker's thread has ended."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -47,15 +47,15 @@ def create_app(
         },
         lifespan=lifespan,
     )
-    # A redirect would lead to the host that the client named.
+    # A redirect would lead to a host of the client's choice.
     app.router.redirect_slashes = False
     app.state.server = state
     return app
 
 
 async def health(request: Request) -> Response:
-    """200 when requests are answered; 503 while the model is loading, when its thread has died and
-    when a step does not come to an end. Measured by progress, not by being able to answer this."""
+    """Returns 200 when requests are answered. Returns 503 while the model is loading, when its
+    thread has died, and when a step hangs, which is judged by the engine's progress."""
     state: ServerState = request.app.state.server
     status = state.worker.status
     return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)

@@ -1,4 +1,5 @@
-"""The body of a request: read with limits, counted while it comes, parsed as strict JSON."""
+"""Reads the body of a request: size limits first, values counted as it arrives, then strict
+JSON."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,15 +14,15 @@ from paredown.serve.value_counts import ValueCounts, ValueLimits
 
 MAX_BODY_BYTES = 2_000_000
 BODY_TIMEOUT_S = 30.0
-# A body up to this is parsed at once, in less than a millisecond whatever it holds; a longer one is
-# counted first, and parsed beside the event loop.
+# Bodies up to this size are parsed at once, in less than a millisecond. Longer ones are counted
+# first and parsed outside the event loop.
 SHORT_BODY_BYTES = 16_384
 COUNTED_BYTES = 65_536
 
 
 async def read_body(request: Request, limits: ValueLimits, held: Hold, pacer: Pacer) -> bytes:
-    """Raises HttpError 408, 413, 415, and 400 for one that holds too much; QueueFullError where all
-    bodies under way are too long together."""
+    """Reads the body. Raises HttpError 408, 413 or 415, 400 for one that holds too much, and
+    QueueFullError where all current bodies together are too long."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
         raise HttpError(
@@ -44,7 +45,8 @@ async def read_body(request: Request, limits: ValueLimits, held: Hold, pacer: Pa
 
 
 def parse_json(body: bytes) -> object:
-    """Raises HttpError 400 for what is not JSON, also NaN, infinity, nesting bombs."""
+    """Parses JSON. Raises HttpError 400 for anything invalid, including NaN, infinity and excessive
+    nesting."""
     try:
         parsed: object = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -68,8 +70,8 @@ async def _read(request: Request, limits: ValueLimits, held: Hold, pacer: Pacer)
                 raise HttpError(
                     400, f"the body holds {excess}; send less at once", code="body_too_large"
                 )
-            # What is not read yet waits in the client: each turn of the loop reads on in one long
-            # body, however many there are.
+            # Unread data wait in the client: each turn of the loop reads from one long body,
+            # however many there are.
             await pacer.turn()
         num_counted = len(body)
     return bytes(body)

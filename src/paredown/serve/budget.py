@@ -8,7 +8,7 @@ from paredown.engine.schedule.scheduler import QueueFullError
 
 
 class Hold:
-    """What one request of a client holds of a budget."""
+    """One request's share of a budget, counted for its client."""
 
     def __init__(self, budget: "Budget", client: str = "") -> None:
         self._budget = budget

@@ -1,15 +1,15 @@
-"""CoarseNumber: a number in steps, so that nobody can tell from it what one request added."""
+"""CoarseNumber: shows a number in steps, so that nobody can see what one request added to it."""
 
 import secrets
 from collections.abc import Callable
 
 
 class CoarseNumber:
-    """Shows `value` rounded down to a multiple of `step`, as of when it last had gone far enough.
+    """Shows `value` rounded down to a multiple of `step`, updated once it has moved far enough.
 
-    How far that is, from one to two steps, is drawn anew each time. Whoever adds d to the value and
-    looks on sees it move with a chance of d / `step`, even if all else stands still and was
-    brought there on purpose. What is shown is less than two steps off.
+    That distance, one to two steps, is drawn anew each time. A client that adds d to the value sees
+    it move with probability d / `step`, even if nothing else changes and the client chose the
+    starting point. The number shown is off by less than two steps.
     """
 
     def __init__(self, step: int, draw: Callable[[int], int] = secrets.randbelow) -> None:
@@ -29,7 +29,7 @@ class CoarseNumber:
 
 
 class CoarseNumbers:
-    """Coarse numbers by name."""
+    """Coarse numbers, by name."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, CoarseNumber] = {}

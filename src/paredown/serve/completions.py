@@ -1,4 +1,4 @@
-"""POST /v1/completions: plain text goes on."""
+"""POST /v1/completions: continues plain text."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ async def complete(request: Request) -> Response:
 
 
 async def _prepare(request: Request) -> Answer:
-    """Keeps nothing of the texts when it returns."""
+    """Prepares the answer. When it returns, it keeps none of the texts."""
     state: ServerState = request.app.state.server
     asked, params = await state.intake.read(request, CompletionRequest, state.max_positions)
     state.check_model(asked.model)
@@ -55,8 +55,8 @@ async def _prepare(request: Request) -> Answer:
 
 
 def _encode(state: ServerState, prompts: list[str | list[int]], wanted: Wanted) -> list[list[int]]:
-    """Raises RequestError or CapacityError where one of them is too long, before the others are
-    tokenized."""
+    """Encodes the prompts. Raises RequestError or CapacityError for one that is too long, before
+    the others are tokenized."""
     tokenizer, worker = state.tokenizer, state.worker
     for prompt in prompts:
         if isinstance(prompt, str):
@@ -76,7 +76,7 @@ def _encode(state: ServerState, prompts: list[str | list[int]], wanted: Wanted) 
 
 
 class CompletionFormat:
-    """Whole or in pieces, a choice of a completion looks the same."""
+    """Formats a choice, which looks the same in a whole reply and in pieces."""
 
     id_prefix = "cmpl"
     whole_object = "text_completion"
@@ -110,7 +110,8 @@ class CompletionFormat:
 
 
 def _logprobs(piece: Piece) -> Body:
-    """`text_offset` counts characters of the answer before each token."""
+    """Returns the log-probabilities; `text_offset` counts the answer's characters before each
+    token."""
     return {
         "tokens": [_name(row.chosen) for row in piece.logprobs],
         "token_logprobs": [row.chosen.logprob for row in piece.logprobs],
@@ -120,7 +121,7 @@ def _logprobs(piece: Piece) -> Body:
 
 
 def _logprobs_json(answer: WholeAnswer, rows: LogprobRows, parts: TokenParts) -> Iterator[str]:
-    """The JSON of `_logprobs` in pieces. Each list has an entry for every row."""
+    """Yields the JSON of `_logprobs` in pieces. Each list has an entry for every row."""
     packed, numbers = answer.logprobs, range(len(answer.logprobs))
     names, starts = [], []
     for i in numbers:
@@ -146,7 +147,7 @@ def _logprobs_json(answer: WholeAnswer, rows: LogprobRows, parts: TokenParts) ->
 def _by_name_json(
     token_ids: Sequence[int], logprobs: Sequence[float], chosen: str, parts: TokenParts
 ) -> str:
-    """The JSON of `_by_name`; the first of the tokens is the chosen one."""
+    """Returns the JSON of `_by_name`; the first token is the chosen one."""
     chosen_id, found = token_ids[0], dict[str, float]()
     for token_id, logprob in zip(token_ids[1:], logprobs[1:], strict=True):
         name = chosen if token_id == chosen_id else parts[token_id][0]
@@ -155,7 +156,7 @@ def _by_name_json(
 
 
 def _by_name(top: list[LogprobToken]) -> dict[str, float]:
-    """The likeliest of tokens with the same name: special ones have no text."""
+    """Returns the best log-probability for each name; special tokens share the empty name."""
     found: dict[str, float] = {}
     for one in top:
         found.setdefault(_name(one), one.logprob)
@@ -163,7 +164,8 @@ def _by_name(top: list[LogprobToken]) -> dict[str, float]:
 
 
 def _name(one: LogprobToken) -> str:
-    """The token's text; of one that cuts a character its bytes, as the OpenAI API writes them."""
+    """Returns the token's text, or its bytes in the OpenAI API's notation if it cuts a
+    character."""
     if isinstance(one.text, str):
         return one.text
     return "bytes:" + "".join(f"\\x{byte:02x}" for byte in one.text)

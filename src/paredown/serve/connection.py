@@ -1,11 +1,11 @@
-"""One HTTP connection, each of whose waits for its client has an end.
+"""One HTTP connection, which waits for its client only for limited times.
 
     the head of a request     HEAD_TIMEOUT_S, then 408
     its body                  serve/body.py; REST_TIMEOUT_S where the answer is there already
     the next request          KEEP_ALIVE_S
     that an answer is taken   WRITE_TIMEOUT_S without a byte, then it is cut off
 
-A connection that waits gives its place to a newcomer when places are short (serve/places.py).
+When places are short, a waiting connection gives way to a new one (serve/places.py).
 """
 
 import asyncio
@@ -24,35 +24,35 @@ from paredown.serve.places import HEALTH_PLACES, Places
 from paredown.serve.turns import Turns
 
 MAX_CONNECTIONS = 2048
-# asyncio accepts as many in one turn, and a refused one is closed some turns later.
+# asyncio accepts this many per turn, and a refused one is closed some turns later.
 BACKLOG = 128
 HEAD_TIMEOUT_S = 30.0
-# For what is left of a body whose request has its answer already.
+# The time for the rest of a body whose request is already answered.
 REST_TIMEOUT_S = 30.0
 KEEP_ALIVE_S = 30
-# The system takes no byte before about a third of its own buffer is free again (SEND_BUFFER_BYTES),
-# so a client that reads less than a few hundred bytes a second counts as one that reads nothing.
+# The system takes no byte until about a third of its buffer (SEND_BUFFER_BYTES) is free. A client
+# that reads less than a few hundred bytes a second therefore counts as reading nothing.
 WRITE_TIMEOUT_S = 20.0
-# The system's share of an answer that nobody reads. It takes the double of what it is told.
+# The system's buffer for an unread answer; the system doubles this value.
 SEND_BUFFER_BYTES = 64 * 1024
 MAX_HEAD_BYTES = 16 * 1024
-# Requests that come before the answer to the one before them.
+# The limit of pipelined requests, which arrive before the previous answer.
 MAX_AHEAD_BYTES = 16 * 1024
-# For a connection beyond all places, which may ask for /health.
+# The timeout of a connection beyond all places, which may only ask for /health.
 _HEALTH_TIMEOUT_S = 2.0
-# Files that must stay free: connections on their way out, and what the process itself has open.
+# Files kept free for closing connections and for the process itself.
 _RESERVED_FILES = HEALTH_PLACES + 4 * BACKLOG + 64
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n"
-# On, for 0 seconds.
+# SO_LINGER: on, with 0 seconds.
 _NO_LINGER = struct.pack("ii", 1, 0)
 _CLOSE = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with the timers above. It is told of every byte that is not taken at once, so that
-    it keeps no more than one message of an answer."""
+    """uvicorn's connection with the timers above. It pauses writing as soon as any byte is left
+    over, so that it holds at most one message of an answer."""
 
     def __init__(self, places: Places, turns: Turns, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -60,7 +60,7 @@ class Connection(H11Protocol):
         self._turns = turns
         self._has_place = self._is_turn_due = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        # Bytes that the client had not taken when the write timer was set.
+        # The bytes that the client had not taken when the write timer was set.
         self._num_untaken_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -74,7 +74,7 @@ class Connection(H11Protocol):
             self._set("head", _HEALTH_TIMEOUT_S, self._refuse, _TOO_MANY)
 
     def data_received(self, data: bytes) -> None:
-        # What comes in one piece is parsed in one piece, whatever its length.
+        # Data that arrive in one piece are parsed in one piece, whatever the length.
         if self.conn.their_state is h11.IDLE and len(data) > MAX_HEAD_BYTES:
             ends = (data.find(end, 0, MAX_HEAD_BYTES) for end in (b"\r\n\r\n", b"\n\n"))
             if max(ends) < 0:
@@ -83,8 +83,8 @@ class Connection(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """What uvicorn calls when there may be something to handle, in this round of the loop or in
-        a later one. First requests do not wait for those who have had an answer."""
+        """Handles events, in this round of the loop or a later one; uvicorn calls it. First
+        requests do not wait for connections that have already had an answer."""
         if self._is_turn_due:
             return
         address = self.client[0] if self.client else ""
@@ -102,7 +102,8 @@ class Connection(H11Protocol):
         try:
             super().handle_events()
         except Exception:
-            # A bug of somebody; the loop's handler tells which. Nobody waits for it in vain.
+            # This is a bug, which the loop's handler reports. The connection is cut so that no
+            # client waits.
             self._cut_off()
             raise
         if self.conn.their_state is not h11.SEND_BODY:
@@ -112,15 +113,15 @@ class Connection(H11Protocol):
         self._note()
 
     def _read_ahead(self) -> None:
-        """Something came behind a whole request. It goes on being read, up to a bound: only so is a
-        client seen to hang up."""
+        """Handles data after a complete request: they are read up to a limit, because only reading
+        shows when a client hangs up."""
         if len(self.conn.trailing_data[0]) > MAX_AHEAD_BYTES:
             self._cut_off()
         else:
             self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
-        """Not into an answer that is under way, which would be an error of its own."""
+        """Sends a 400 unless an answer has already begun, where it would be a protocol error."""
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -133,19 +134,19 @@ class Connection(H11Protocol):
         super().on_response_complete()
         if not self._has_place:
             self.transport.close()
-        # uvicorn's own timer ends with the next byte of the body, whatever is missing then.
+        # uvicorn's own timer would stop at the body's next byte, even if more is missing.
         elif self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
             self._set("rest", REST_TIMEOUT_S, self.transport.close)
         self._note()
 
     def pause_writing(self) -> None:
-        """Something was not taken at once."""
+        """Handles data that were not taken at once."""
         super().pause_writing()
         self._watch_write()
         self._note()
 
     def resume_writing(self) -> None:
-        """All has been taken."""
+        """Handles that all data were taken."""
         super().resume_writing()
         self._forget("write")
         self._note()
@@ -158,7 +159,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def give_way(self) -> None:
-        """Ends it: another gets its place."""
+        """Ends the connection in favour of another one."""
         if self.transport.get_write_buffer_size():
             self._cut_off()
         elif self.cycle is None or not self.cycle.response_started:
@@ -167,14 +168,14 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def _note(self) -> None:
-        """Tells whether it waits for its client, and since when for a head."""
+        """Reports whether it waits for its client, and since when for a head."""
         if self._has_place:
             self._watch_head()
             waits_for_bytes = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
             self._places.note(self, is_waiting=waits_for_bytes or self.flow.write_paused)
 
     def _watch_head(self) -> None:
-        """The time runs from a head's first byte, or the connection's start, to its last byte."""
+        """Times a head from its first byte, or the connection's start, to its last byte."""
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
             self._forget("head")
         elif "head" not in self._timers and self.timeout_keep_alive_task is None:
@@ -191,8 +192,8 @@ class Connection(H11Protocol):
             self._cut_off()
 
     def _cut_off(self) -> None:
-        """Ends it at once. The system, too, drops what it has for the client: else it would go on
-        offering that for minutes."""
+        """Ends the connection at once. The system must also drop its unsent data, which it would
+        otherwise offer for minutes."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None and sock.fileno() >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
@@ -214,8 +215,8 @@ class Connection(H11Protocol):
 
 
 def health_alone(app: ASGIApp) -> ASGIApp:
-    """The application as far as /health; anything else is 503. Each answer is the connection's last
-    one, and says so."""
+    """Restricts the application to /health; anything else is 503. Each answer closes the connection
+    and says so."""
 
     async def narrowed(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_last(message: Message) -> None:
@@ -235,8 +236,8 @@ def health_alone(app: ASGIApp) -> ASGIApp:
 
 
 def allowed_connections() -> int:
-    """MAX_CONNECTIONS, or fewer where the process may not open as many files; the soft limit is
-    raised as far as they need and the hard one lets."""
+    """Returns MAX_CONNECTIONS, or fewer where the process may not open enough files. It raises the
+    soft limit up to the hard one as needed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS + _RESERVED_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -1,4 +1,4 @@
-"""Work for a client that may hang up."""
+"""Runs work for a client that may hang up."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 async def run_until_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; when the client goes first, `work` is cancelled and ClientGoneError
-    raised. The body must have been read."""
+    """Returns the result of `work`. If the client disconnects first, `work` is cancelled and
+    ClientGoneError raised. The body must have been read."""
     tasks = (asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive)))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

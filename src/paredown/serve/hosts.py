@@ -1,9 +1,8 @@
-"""By which names a server may be called: what keeps a page in a browser from using it.
+"""The host names by which a server may be called, which keep foreign web pages from using it.
 
-A page of evil.example may have its name resolved to 127.0.0.1 and then ask this server as its own
-(DNS rebinding). The browser still sends the name, in Host. And any page may send a POST to
-127.0.0.1; the browser then says in Origin whose page it is.
-"""
+A page of evil.example may resolve its name to 127.0.0.1 and then treat this server as its own (DNS
+rebinding); the browser still sends the name in Host. Any page may also POST to 127.0.0.1; the
+browser then names the page's origin in Origin."""
 
 import ipaddress
 import re
@@ -25,15 +24,15 @@ _ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """`names` are lower case, without a port, brackets or a last dot; None stands for any."""
+    """`names` are lower case, without a port, brackets or a final dot; None allows any."""
 
     names: frozenset[str] | None
 
     @classmethod
     def of(cls, bound: str, named: Sequence[str] = ()) -> "AllowedHosts":
-        """`bound` is the address that is listened on. On loopback it may be called by the names of
-        loopback and by those `named`; elsewhere by any name, or if some are `named`, by the same.
-        Raises ConfigError for what is no name."""
+        """Returns the allowed hosts for the listening address `bound`. On loopback these are
+        loopback's names and those in `named`; elsewhere any name, or loopback's and `named` if some
+        are given. Raises ConfigError for an invalid name."""
         wanted = [_given_name(one) for one in named]
         for one, name in zip(named, wanted, strict=True):
             if name is None:
@@ -48,13 +47,13 @@ class AllowedHosts:
         return cls(LOOPBACK_NAMES.union(name for name in (here, *wanted) if name))
 
     def allows(self, authority: str) -> bool:
-        """Whether Host, or the host of a URL, names this server; its port is not looked at."""
+        """Returns whether Host, or the host of a URL, names this server; the port is ignored."""
         return self.names is None or host_name(authority) in self.names
 
 
 class HostCheck:
-    """The application for requests that name this server; others are 403 with what to do. A target
-    in absolute form names it too, and is brought into the usual form."""
+    """Passes requests that name this server to the application; others get a 403 with the remedy.
+    An absolute-form target counts as a name too and is converted to the usual form."""
 
     def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
         self._app = app
@@ -100,8 +99,8 @@ class HostCheck:
 
 
 def host_name(authority: str) -> str | None:
-    """The name or address in "name", "name:port" or "[address]:port"; None where there is none.
-    It is lower case, without the dot that a whole name may end with."""
+    """Returns the host in "name", "name:port" or "[address]:port", in lower case and without a
+    final dot; None where there is none."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
@@ -114,7 +113,7 @@ def host_name(authority: str) -> str | None:
 
 
 def _given_name(text: str) -> str | None:
-    """A name without a port, or an address with brackets or without."""
+    """Parses a name without a port, or an address with or without brackets."""
     if text.count(":") == 1 or "]:" in text:
         return None
     is_bare_address = ":" in text and not text.startswith("[")

@@ -92,9 +92,9 @@ class Intake:
         size: int,
         encode: Callable[[Wanted], T],
     ) -> T:
-        """What `encode` gives for all the texts of a request, of `size` characters. Where these are
-        long, or the tokenizer has a process of its own, it is called in another thread, when its
-        turn has come."""
+        """Returns the result of `encode` for all texts of a request, `size` characters in total.
+        Long texts, or a tokenizer in its own process, are handled in another thread when their turn
+        has come."""
         if size < LONG_TEXT_CHARS and getattr(tokenizer, "encodes_here", True):
             return encode(Wanted())
         return await self.tokenizing.run(request.receive, size, encode)

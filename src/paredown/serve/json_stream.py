@@ -1,4 +1,4 @@
-"""One JSON document that is sent as it is written, for what is too long to be written at once."""
+"""Streams a JSON document while it is written, if it is too long to write at once."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ from paredown.serve.errors import ClientGoneError
 
 
 class JsonStream(Response):
-    """`close` is called in any case, also when the client hangs up."""
+    """Sends the document. `close` is always called, even when the client hangs up."""
 
     media_type = "application/json"
 
@@ -39,5 +39,5 @@ class JsonStream(Response):
 
 
 def to_json(value: object) -> str:
-    """`value` as starlette's JSONResponse writes it."""
+    """Returns `value` in the format of starlette's JSONResponse."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,8 +1,8 @@
-"""The server's log: lines that no client can forge, make long or make many.
+"""The server's log. Clients cannot forge its lines, nor make them long or numerous.
 
-One handler on standard error writes what uvicorn, asyncio and our own rooms log. Each line is
-escaped and cut. Of lines from one place in the code MAX_LINES come in PERIOD_S; how many others
-there were is said when the period is over.
+One handler on standard error writes the logs of uvicorn, asyncio and our own rooms. Each line is
+escaped and cut. Each place in the code may log MAX_LINES per PERIOD_S; the number of others is
+reported at the end of the period.
 """
 
 import logging
@@ -18,13 +18,13 @@ from paredown.shown import shown
 MAX_LINES = 5
 PERIOD_S = 60.0
 MAX_LINE_CHARS = 600
-# The innermost frames of a trace say most.
+# The innermost frames of a traceback say most.
 MAX_TRACE_LINES = 60
 
 
 @dataclass(slots=True)
 class _Count:
-    """Lines of one place since `start_s`."""
+    """Counts the lines of one place since `start_s`."""
 
     start_s: float
     line: str
@@ -42,7 +42,7 @@ class ServerLog(logging.Handler):
         try:
             now_s = time.monotonic()
             self.tell_left_out(now_s)
-            # By place, not by text: a client may write the text.
+            # Counted by place, not by text, which a client may choose.
             key = (record.pathname, record.lineno, record.levelname)
             count = self._counts.get(key)
             if count is None:
@@ -53,11 +53,11 @@ class ServerLog(logging.Handler):
             count.num_told += 1
             self._write(lines_of(record))
         except Exception:
-            # Called wherever something is logged: a closed stream must not end the caller.
+            # Logging is called everywhere, so a closed stream must not end the caller.
             self.handleError(record)
 
     def tell_left_out(self, now_s: float) -> None:
-        """Begins anew with those whose period is over, and says what they left out."""
+        """Resets the counts whose period is over, and reports what they left out."""
         if now_s < self._next_s:
             return
         self._next_s = now_s + min(1.0, PERIOD_S / 10)
@@ -74,8 +74,8 @@ class ServerLog(logging.Handler):
 
 
 def lines_of(record: logging.LogRecord) -> Iterator[str]:
-    """The line of a record; those of a trace stand behind it, each with a mark of its own, so that
-    none passes for another record."""
+    """Yields a record's line and those of its traceback, each marked so that none passes for
+    another record."""
     yield shown(f"{record.levelname}: {record.getMessage().strip()}", MAX_LINE_CHARS)
     if record.exc_info is None or record.exc_info[1] is None:
         return
@@ -89,7 +89,7 @@ _HANDLER = ServerLog()
 
 
 def tell_left_out() -> None:
-    """Says how many lines were left out, where their period is over."""
+    """Reports how many lines were left out in periods that are over."""
     _HANDLER.acquire()
     try:
         _HANDLER.tell_left_out(time.monotonic())
@@ -97,8 +97,8 @@ def tell_left_out() -> None:
         _HANDLER.release()
 
 
-# For logging.config.dictConfig, which uvicorn calls. What a test or a program has at the root hears
-# of everything as well.
+# For logging.config.dictConfig, which uvicorn calls. Handlers of a test or program at the root also
+# receive everything.
 LOG_CONFIG: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -1,4 +1,4 @@
-"""Log-probabilities in JSON."""
+"""Formats log-probabilities for JSON."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ from paredown.engine.detokenize import TokenDecoder
 from paredown.engine.placed_tokens import PlacedToken, TokenPlacer, own_text
 from paredown.executors.sampler import Logprobs, TokenLogprob
 
-# What the OpenAI API writes for a token of probability 0; JSON has no minus infinity.
+# The OpenAI API's value for a token of probability 0, since JSON has no minus infinity.
 LOWEST_LOGPROB = -9999.0
 
 
 @dataclass(frozen=True, slots=True)
 class LogprobToken:
-    """A token by what it adds to the text, or by its bytes where they are not whole characters."""
+    """A token with the text that it adds, or its bytes if they are not whole characters."""
 
     text: str | bytes
     logprob: float
@@ -24,7 +24,7 @@ class LogprobToken:
 
 @dataclass(frozen=True, slots=True)
 class LogprobRow:
-    """`start` is where the chosen token stands in the answer, in characters."""
+    """One row; `start` is the chosen token's position in the answer, in characters."""
 
     chosen: LogprobToken
     top: list[LogprobToken]
@@ -32,16 +32,16 @@ class LogprobRow:
 
 
 class LogprobRows:
-    """The rows of one answer, whole or in pieces, in their order."""
+    """The rows of one answer, whole or in pieces, in order."""
 
     def __init__(self, tokenizer: TokenDecoder, prompt_token_ids: list[int]) -> None:
         self._tokenizer = tokenizer
         self._prompt_token_ids = prompt_token_ids
-        # Made for answers that have rows.
+        # Created only for answers with rows.
         self._placer: TokenPlacer | None = None
 
     def place(self, token_id: int) -> PlacedToken:
-        """The text and the place of the next token of the answer."""
+        """Returns the text and position of the answer's next token."""
         if self._placer is None:
             self._placer = TokenPlacer(self._tokenizer, self._prompt_token_ids)
         return self._placer.place(token_id)

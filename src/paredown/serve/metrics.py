@@ -1,10 +1,10 @@
-"""GET /metrics: what the engine counts, in Prometheus' text format (version 0.0.4).
+"""GET /metrics: the engine's counters in Prometheus' text format (version 0.0.4).
 
-The numbers are read beside the engine's thread, between any two of its instructions: each is right,
-but two of them may be of different steps.
+The counters are read while the engine's thread runs: each is correct, but two of them may belong to
+different steps.
 
-Exact counts of what was found in the prefix cache tell whoever asks for a prompt whether somebody
-else did so before. Where clients share prefixes these numbers are shown in steps (coarse.py).
+Exact counts of prefix-cache hits would tell a client whether another one sent the same prompt. If
+clients share prefixes, these numbers are therefore shown in steps (coarse.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +20,18 @@ from paredown.serve.coarse import CoarseNumbers
 from paredown.serve.state import ServerState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# One request more is seen with a chance of one in so many, whatever else it is that is counted.
+# One more request is visible with a probability of one in this many, whatever is counted.
 REQUEST_STEP = 64
 DRAFT_STEP = 1024
-# A request as long as the context is seen with a chance of one in so many.
+# A request as long as the context is visible with a probability of one in this many.
 CONTEXTS_PER_STEP = 4
 PAGES_SHOWN_AS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """`values` by the value of its one label, or a single one under "". With a `step` they tell of
-    single requests unless they are shown in such steps."""
+    """One metric. `values` are keyed by its label, or a single one by "". A `step` is set where
+    exact values would reveal single requests."""
 
     name: str
     help: str
@@ -41,7 +41,7 @@ class Metric:
     step: int = 0
 
     def coarse(self, numbers: CoarseNumbers) -> "Metric":
-        """The same with its values in steps."""
+        """Returns the metric with its values in steps."""
         if not self.step:
             return self
         values = {
@@ -60,7 +60,7 @@ class Metric:
 
 
 async def show_metrics(request: Request) -> Response:
-    """Before the model is loaded `paredown_ready` alone."""
+    """Returns the metrics; before the model is loaded only `paredown_ready`."""
     state: ServerState = request.app.state.server
     metrics = [gauge("ready", "1 while requests are answered.", state.worker.status == "ready")]
     if state.worker.engine is not None:
@@ -100,7 +100,7 @@ def engine_metrics(engine: Engine) -> list[Metric]:
 
 
 def speculation_metrics(stats: SpeculationStats) -> list[Metric]:
-    """The first draft token of a draft stands at position 1."""
+    """Returns the metrics of speculation; a draft's first token is at position 1."""
     proposed, accepted = stats.num_proposed, stats.num_accepted
     return [
         counter("speculation_steps", "Steps that gave tokens.", stats.num_steps, DRAFT_STEP),

@@ -1,4 +1,5 @@
-"""Pacer: long work on the event loop, in pieces that leave the loop and Python's lock to others."""
+"""Pacer: runs long work on the event loop in pieces, so that other tasks and threads get their
+turn."""
 
 import asyncio
 import time
@@ -6,26 +7,26 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
-# A piece of work takes about this long.
+# The approximate length of a piece.
 PIECE_S = 0.002
 
 
 class Pacer:
-    """One piece of work runs at a time, whoever has some, and as long as it took the loop has for
-    others before the next: so nobody waits for more than a piece."""
+    """Runs one piece of work at a time. After each piece the loop has as much time for other tasks,
+    so nobody waits for more than a piece."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._turn = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Waits for a turn of the loop that nobody else goes on in: of many who ask, each turn lets
-        one go on, in their order."""
+        """Waits for a turn of the loop that no other caller shares; callers proceed in order, one
+        per turn."""
         async with self._turn:
             await asyncio.sleep(0)
 
     async def pieces(self, items: Iterator[T]) -> AsyncIterator[list[T]]:
-        """The items in lists that took a piece each."""
+        """Yields the items in lists that each took one piece of time."""
         while True:
             async with self._lock:
                 start_s = time.monotonic()
@@ -37,7 +38,7 @@ class Pacer:
 
 
 class Breath:
-    """Gives the loop to others where work has gone on for a piece without that."""
+    """Yields to the loop once work has run for a piece without a break."""
 
     def __init__(self) -> None:
         self._end_s = time.monotonic() + PIECE_S

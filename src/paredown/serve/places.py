@@ -1,7 +1,7 @@
-"""Places: which connections the process has, and who gives way when there are too many.
+"""Places: tracks the process's connections and decides which one gives way when there are too many.
 
-A connection either waits for its client (for a head, a body, or that an answer is taken) or is
-worked for. Who waits for its client may be ended for a newcomer. So nobody holds places by silence.
+A connection either waits for its client (for a head, a body, or for an answer to be taken) or is
+being served. A waiting one may be closed for a newcomer, so nobody holds places by silence.
 """
 
 import ipaddress
@@ -11,33 +11,34 @@ from typing import Protocol
 
 from paredown.errors import ConfigError
 
-# Connections beyond all places, for which GET /health alone is answered. They are as many as
-# asyncio accepts in three turns: the head of a newcomer is read before the others are there.
+# Extra connections that may only GET /health. There are as many as asyncio accepts in three turns,
+# because a newcomer's head is read before more arrive.
 HEALTH_PLACES = 384
-# A client of IPv6 has a network of its own, and as many addresses as it likes.
+# An IPv6 client controls a whole network of addresses.
 _IPV6_PREFIX = 64
 
 
 class Holder(Protocol):
-    """A connection, as far as its place is concerned."""
+    """A connection, as the owner of a place."""
 
     def give_way(self) -> None:
-        """Ends it; its place is another's already."""
+        """Ends the connection; its place is already taken."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """The connections of one address: all, and those that wait for it, longest first."""
+    """The connections of one address: their number, and the waiting ones, longest first."""
 
     num_taken: int
     waiting: OrderedDict[Holder, None]
 
 
 class Places:
-    """At most `num_places` connections, and `num_for_address` for one address, whose own waiting
-    connection gives way to one too many. When all places are taken, it is one of the address with
-    the most that wait. Where nobody waits the newcomer is asked for its health alone."""
+    """Allows `num_places` connections, and `num_for_address` per address, beyond which that
+    address's own waiting connection gives way. When all places are taken, a connection of the
+    address with the most waiting ones gives way. If none waits, the newcomer may only use /health.
+    """
 
     def __init__(self, num_places: int, num_for_address: int) -> None:
         if num_for_address < 1:
@@ -57,7 +58,8 @@ class Places:
         return len(self._holders)
 
     def take(self, holder: Holder, address: str) -> bool:
-        """Whether it has a place of its own; else one for /health. The newcomer waits."""
+        """Returns whether the holder got a place; otherwise it may only use /health. A newcomer
+        counts as waiting."""
         name = address_group(address)
         group = self._groups.get(name)
         if group is not None and group.num_taken >= self.num_for_address:
@@ -69,7 +71,7 @@ class Places:
                 self._health.popitem(last=False)[0].give_way()
             self._health[holder] = None
             return False
-        # The group may have gone with its last connection.
+        # The group may have disappeared with its last connection.
         group = self._groups.setdefault(name, _Group(0, OrderedDict()))
         group.num_taken += 1
         group.waiting[holder] = None
@@ -77,7 +79,7 @@ class Places:
         return True
 
     def give_back(self, holder: Holder) -> None:
-        """Also where it has given way already."""
+        """Frees the place, even if the holder has already given way."""
         self._health.pop(holder, None)
         name = self._holders.pop(holder, None)
         if name is None:
@@ -89,7 +91,7 @@ class Places:
             del self._groups[name]
 
     def note(self, holder: Holder, *, is_waiting: bool) -> None:
-        """It waits for its client from now on, or is worked for."""
+        """Records that the holder now waits for its client, or is being served."""
         name = self._holders.get(holder)
         if name is None:
             return
@@ -112,7 +114,7 @@ class Places:
 
 
 def address_group(address: str) -> str:
-    """The address; of IPv6 the network, and of IPv4 in IPv6 the address in it."""
+    """Returns the address; for IPv6 its network, and for IPv4 in IPv6 the inner address."""
     if ":" not in address:
         return address
     try:

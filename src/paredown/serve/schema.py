@@ -1,5 +1,5 @@
-"""What a client may send. Strict: a field that we do not serve is refused by name, unless its value
-asks for nothing."""
+"""The request schema. It is strict: a field that we do not serve is refused by name, unless its
+value asks for nothing."""
 
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -29,12 +29,12 @@ MAX_BIASES = 1024
 MAX_STOP_TOKENS = 256
 MAX_BAD_WORDS = 256
 MAX_BAD_WORD_TOKENS = 64
-# Each object has fewer fields that are known; of more, each unknown one would be an error.
+# No object has this many known fields; beyond that, each unknown field would be an error.
 MAX_FIELDS = 64
-# Of a name that comes from the client, in messages.
+# The limit for a client's field name in messages.
 MAX_SHOWN_CHARS = 64
 
-# Fields that mean to us what they mean to SamplingParams; left out or null is its default.
+# Fields that have the same meaning in SamplingParams; absent or null is the default.
 SAME_NAMES = (
     "temperature",
     "top_k",
@@ -49,8 +49,8 @@ SAME_NAMES = (
     "ignore_eos",
 )
 
-# Fields of the OpenAI API (and of clients that extend it) that we do not serve, each with the
-# values that ask for nothing. Equal type and value count.
+# Fields of the OpenAI API and its extensions that we do not serve, each with the values that ask
+# for nothing. Type and value must be equal.
 NO_OPS: dict[str, tuple[object, ...]] = {
     "audio": (None,),
     "best_of": (None, 1),
@@ -71,7 +71,7 @@ NO_OPS: dict[str, tuple[object, ...]] = {
     "verbosity": (None,),
     "web_search_options": (None,),
 }
-# The same for one message of a conversation.
+# The same for a message of a conversation.
 MESSAGE_NO_OPS: dict[str, tuple[object, ...]] = {
     "annotations": (None, []),
     "audio": (None,),
@@ -83,7 +83,7 @@ MESSAGE_NO_OPS: dict[str, tuple[object, ...]] = {
 
 
 def _few_biases(value: Any) -> Any:
-    """An object's entries are all validated before they are counted."""
+    """Limits the entries, which would otherwise all be validated before they are counted."""
     if isinstance(value, dict) and len(value) > MAX_BIASES:
         raise PydanticCustomError(
             "too_long", "It holds {num}, at most {most}", {"num": len(value), "most": MAX_BIASES}
@@ -92,7 +92,7 @@ def _few_biases(value: Any) -> Any:
 
 
 Label = Annotated[str, Field(max_length=1024)]
-# Lists end at their first wrong entry: of a long one the errors would take gigabytes.
+# Lists stop at their first wrong entry: the errors of a long one would take gigabytes.
 Texts = Annotated[list[str], Field(fail_fast=True)]
 Stops = Annotated[list[str], Field(fail_fast=True, max_length=MAX_STOPS)]
 TokenIds = Annotated[list[int], Field(fail_fast=True)]
@@ -124,8 +124,8 @@ class StreamOptions(Strict):
 
 
 class Generation(Strict):
-    """What both endpoints take. `user` names the tenant of fair shares; who sends no `cache_salt`
-    shares cached prefixes with all who send none. Other labels of a client have no effect."""
+    """The fields of both endpoints. `user` names the tenant for fair shares. Clients that send no
+    `cache_salt` share cached prefixes with each other. Other labels of a client have no effect."""
 
     model: Label | None = None
     max_tokens: int | None = None
@@ -161,7 +161,7 @@ class Generation(Strict):
         return drop_no_ops(fields, NO_OPS)
 
     def service(self) -> Service:
-        """Raises ParameterError for values out of range."""
+        """Returns the service. Raises ParameterError for values out of range."""
         return Service(
             tenant=self.user or "",
             priority=self.priority or 0,
@@ -174,7 +174,8 @@ class Generation(Strict):
         return bool(self.stream_options and self.stream_options.include_usage)
 
     def sampling_params(self, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
-        """Raises ParameterError for values out of range, HttpError for those that contradict."""
+        """Returns the sampling parameters. Raises ParameterError for values out of range, and
+        HttpError for contradictory ones."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if self.stream_options is not None and not self.stream:
             raise HttpError(400, "stream_options needs stream to be true", param="stream_options")
@@ -195,7 +196,7 @@ class Generation(Strict):
         )
 
     def _biases(self) -> dict[int, float]:
-        """JSON has no integers for keys."""
+        """Returns the biases with integer keys, which JSON lacks."""
         biases = {}
         for key, bias in (self.logit_bias or {}).items():
             if not (key.isascii() and key.isdigit() and len(key) <= MAX_TOKEN_ID_DIGITS):
@@ -210,7 +211,7 @@ class Generation(Strict):
 
 
 class CompletionRequest(Generation):
-    """POST /v1/completions."""
+    """The body of POST /v1/completions."""
 
     prompt: str | Texts | TokenIds | TokenSequences
     logprobs: int | None = None
@@ -218,7 +219,7 @@ class CompletionRequest(Generation):
     @field_validator("prompt", mode="before")
     @classmethod
     def _count_prompts(cls, prompt: Any) -> Any:
-        """Raises HttpError for none or too many."""
+        """Raises HttpError for none or too many prompts."""
         if not isinstance(prompt, list):
             return prompt
         if not prompt:
@@ -231,7 +232,7 @@ class CompletionRequest(Generation):
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        # All of a list are of the kind of its first.
+        # A list's entries all have the type of the first.
         is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
         return cast("list[str | list[int]]", [self.prompt] if is_one else self.prompt)
 
@@ -257,14 +258,14 @@ class Message(Strict):
         return drop_no_ops(fields, MESSAGE_NO_OPS)
 
     def plain(self) -> dict[str, object]:
-        """The message as chat templates know it."""
+        """Returns the message in the form that chat templates expect."""
         parts = self.content
         text = parts if isinstance(parts, str) else "".join(part.text for part in parts)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
 class ChatRequest(Generation):
-    """POST /v1/chat/completions."""
+    """The body of POST /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
     max_completion_tokens: int | None = None
@@ -289,7 +290,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 def parse(model: type[R], body: object) -> R:
-    """Raises HttpError 400 that names the first field at fault."""
+    """Validates the body. Raises HttpError 400 that names the first field at fault."""
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -297,7 +298,7 @@ def parse(model: type[R], body: object) -> R:
 
 
 def drop_no_ops(fields: Any, no_ops: dict[str, tuple[object, ...]]) -> Any:
-    """The fields without those that we do not serve but whose value asks for nothing."""
+    """Returns the fields without unsupported ones whose value asks for nothing."""
     if not isinstance(fields, dict) or len(fields) > MAX_FIELDS:
         return fields
     return {

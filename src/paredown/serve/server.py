@@ -1,4 +1,4 @@
-"""The process that serves: listen, answer until told to stop, drain, go."""
+"""The serving process: listens, answers until it is told to stop, drains and exits."""
 
 import asyncio
 import signal
@@ -27,17 +27,18 @@ from paredown.serve.log import LOG_CONFIG, tell_left_out
 from paredown.serve.places import Places
 from paredown.serve.turns import Turns
 
-# After the drain: a step ends, the unfinished are answered. Only a step that hangs takes longer.
+# After the drain, the current step ends and unfinished requests are answered. Only a step that
+# hangs takes longer.
 LAST_ANSWERS_S = 5
-# How long one thread keeps the interpreter while another wants it. With Python's own 5 ms a step of
-# the engine waits so long whenever the event loop is busy with a client's nonsense.
+# How long a thread keeps the GIL while another wants it. With Python's default of 5 ms, a step
+# waits that long whenever the event loop is busy with a client's data.
 SWITCH_INTERVAL_S = 0.0005
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listen:
-    """Where to listen and to whom, and how long answers under way may take once the server is told
-    to stop."""
+    """Where to listen, which hosts to accept, and how long current answers may take after a
+    stop."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -52,25 +53,25 @@ class Listen:
                 seen=f"port {self.port}, drain_s {self.drain_s}",
                 remedy="A port is 0 (any free one) to 65535, drain_s 0 or more seconds.",
             )
-        # Raise for what is wrong before a model is loaded.
+        # Raises for invalid values before a model is loaded.
         AllowedHosts.of(self.host, self.allowed_hosts)
         Places(1, self.address_connections)
 
     @property
     def address(self) -> str:
-        """The address that `host` stands for. Raises ConfigError."""
+        """Returns the address of `host`. Raises ConfigError."""
         return str(self._look_up()[4][0])
 
     def open_socket(self) -> socket.socket:
-        """A bound socket; port 0 takes a free one. Raises ConfigError."""
-        # With the protocol named, asyncio turns Nagle's algorithm off. Without it the second
-        # write of every answer waits 40 ms for the client's delayed acknowledgement.
+        """Returns a bound socket; port 0 takes a free one. Raises ConfigError."""
+        # With an explicit protocol, asyncio turns Nagle's algorithm off. Otherwise the second write
+        # of every answer waits 40 ms for the client's delayed acknowledgement.
         family, kind, protocol, _, address = self._look_up()
         try:
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                # Connections that are accepted have it from here.
+                # Accepted connections inherit it.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
                 sock.bind(address)
                 sock.listen(BACKLOG)
@@ -96,9 +97,10 @@ class Listen:
 
 
 class Server(uvicorn.Server):
-    """A signal makes it drain and return; it is not raised again, so the process can exit 0.
+    """Drains and returns on a signal. It does not raise the signal again, so the process can exit
+    0.
 
-    After `drain_s` the worker is told to leave, and what is unfinished then is answered with 503.
+    After `drain_s` the worker is stopped, and unfinished requests are answered with 503.
     """
 
     def __init__(self, config: uvicorn.Config, worker: Worker, drain_s: int) -> None:
@@ -114,17 +116,17 @@ class Server(uvicorn.Server):
         self.stopped_by = sig
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        # The engine's thread asks for the interpreter after every step of the model.
+        # The engine's thread needs the GIL after every step of the model.
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         await super().startup(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Called ten times a second."""
+        """Runs periodic work; uvicorn calls it ten times a second."""
         tell_left_out()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops accepting, waits for the answers under way."""
+        """Stops accepting and waits for the current answers."""
         leave = asyncio.get_running_loop().call_later(self._drain_s, self._worker.ask_to_stop)
         try:
             await super().shutdown(sockets)
@@ -133,8 +135,8 @@ class Server(uvicorn.Server):
 
 
 def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
-    """The server of `app`, whose model `worker` runs. Raises ConfigError where there is no such
-    host."""
+    """Returns the server of `app`, whose model `worker` runs. Raises ConfigError if the host does
+    not exist."""
     hosts = AllowedHosts.of(listen.address, listen.allowed_hosts)
     places = Places(allowed_connections(), listen.address_connections)
     config = uvicorn.Config(

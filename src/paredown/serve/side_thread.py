@@ -1,4 +1,5 @@
-"""SideThread: long work of requests, one after the other in a thread beside the event loop."""
+"""SideThread: runs long work of requests in one thread beside the event loop, one piece at a
+time."""
 
 import asyncio
 import heapq
@@ -15,15 +16,15 @@ from paredown.serve.disconnect import run_until_disconnect
 
 T = TypeVar("T")
 MAX_WAITING = 64
-# The thread rests for this share of the time that a piece of work took: while it holds Python's
-# lock, nobody else runs.
+# The thread rests for this share of each piece's time, because others cannot run while it holds the
+# GIL.
 REST_SHARE = 0.5
 MAX_REST_S = 0.05
 
 
 @dataclass(order=True)
 class _Turn:
-    """Shorter work goes first, of the same length who came first."""
+    """The order of waiting work: shorter work first, ties by arrival."""
 
     size: int
     number: int
@@ -31,15 +32,15 @@ class _Turn:
 
 
 class Wanted:
-    """Whether anybody still waits for what is being worked at."""
+    """Says whether anybody still waits for the current work."""
 
     def __init__(self) -> None:
         self.is_gone = False
 
 
 class SideThread:
-    """Work waits for its turn, at most MAX_WAITING of it. What a client wanted who has gone is not
-    begun, and stops where it asks."""
+    """Runs one piece of work at a time; at most MAX_WAITING pieces wait. Work of a client that has
+    gone is not begun, and running work can ask and stop."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, f"paredown-{name}")
@@ -47,7 +48,7 @@ class SideThread:
         self._waiting: list[_Turn] = []
         self._is_busy = False
         self._num_asked = 0
-        # Who waits, and whose work is under way.
+        # Waiting and running work.
         self._num_inside = 0
 
     @property
@@ -55,8 +56,8 @@ class SideThread:
         return len(self._waiting)
 
     async def run(self, receive: Receive, size: int, work: Callable[[Wanted], T]) -> T:
-        """What `work` gives or raises. Raises QueueFullError where too many wait, ClientGoneError
-        when the client hangs up; its body must have been read."""
+        """Returns or raises what `work` does. Raises QueueFullError where too many wait, and
+        ClientGoneError when the client hangs up; its body must have been read."""
         if self._num_inside > MAX_WAITING:
             raise QueueFullError(
                 f"too many long requests wait for their {self._name}",
@@ -79,7 +80,7 @@ class SideThread:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._rest, time.monotonic() - start_s)
 
-        # The turn is over when the work is, not when nobody waits for it any more.
+        # The turn ends when the work does, even if nobody waits for it any more.
         running.add_done_callback(end)
         try:
             return await asyncio.wrap_future(running)

@@ -1,4 +1,4 @@
-"""Server-sent events: an answer piece by piece."""
+"""Sends server-sent events: an answer piece by piece."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -14,9 +14,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 class EventStream(Response):
-    """Sends each body of `bodies` as one event, then [DONE]. `close` is called in any case, also
-    when the client hangs up. (One that reads no more is cut off by its connection.) A failure
-    becomes a last event."""
+    """Sends each body of `bodies` as one event, then [DONE]. `close` is always called, even when
+    the client hangs up. (The connection cuts off a client that stops reading.) A failure becomes a
+    last event."""
 
     media_type = "text/event-stream"
 

@@ -1,4 +1,4 @@
-"""ServerState: what every endpoint shares."""
+"""ServerState: the state that all endpoints share."""
 
 import hmac
 import secrets
@@ -22,7 +22,7 @@ from paredown.shown import quoted
 
 
 class ServerTokenizer(PromptTokenizer, Protocol):
-    """What the HTTP edge needs of a tokenizer."""
+    """The part of a tokenizer that the server uses."""
 
     @property
     def has_chat_template(self) -> bool: ...
@@ -37,19 +37,19 @@ class ServerState:
     tokenizer: ServerTokenizer
     worker: Worker
     intake: Intake = field(default_factory=Intake)
-    # By the format that writes them.
+    # Keyed by the format that writes them.
     token_parts: dict[str, TokenParts] = field(default_factory=dict)
     token_bound: TokenBound = field(default_factory=TokenBound)
-    # Whether a client finds nobody's prefixes but its own.
+    # Whether a client only finds its own prefixes in the cache.
     isolates_prefixes: bool = False
     shows_exact_metrics: bool = False
     coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     created_s: int = field(default_factory=lambda: int(time.time()))
-    # So that nobody can name the salt of another.
+    # Keeps clients from naming another's salt.
     secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
 
     def check_model(self, name: str | None) -> None:
-        """Raises HttpError 404 when a request names another model than the one that is here."""
+        """Raises HttpError 404 when a request names another model than this one."""
         if name is not None and name != self.model_name:
             raise HttpError(
                 404,
@@ -60,8 +60,8 @@ class ServerState:
             )
 
     def service(self, asked: Service, request: Request, num_answers: int) -> Service:
-        """What is `asked`, for whoever asks: a tenant that is not named is the client's address.
-        Where prefixes are kept apart, who names no salt shares them with the same tenant of the
+        """Completes `asked` for its sender: an unnamed tenant is the client's address. Where
+        prefixes are isolated, clients without a salt share them only with the same tenant at the
         same address."""
         address = address_group(request.client.host if request.client else "")
         salt = asked.cache_salt
@@ -73,7 +73,7 @@ class ServerState:
         )
 
     def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
-        """The parts of the format of this name, one table for all its answers."""
+        """Returns the parts of that format, one table for all its answers."""
         if name not in self.token_parts:
             self.token_parts[name] = TokenParts(self.tokenizer, write)
         return self.token_parts[name]

@@ -1,4 +1,4 @@
-"""TokenBound: how long an answer may become, whatever its client asks for."""
+"""TokenBound: limits the length of an answer, whatever its client asks for."""
 
 from copy import copy
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
 from paredown.spec.context import Context
 
-# Of texts without end, where the context does not end an answer: some minutes of a small model.
+# The default for texts without end, where the context ends no answer: some minutes of a small
+# model.
 DEFAULT_STREAMED_TOKENS = 32_768
 
 
 @dataclass(frozen=True)
 class TokenBound:
-    """At most so many tokens; None where the model's context is the only bound. Raises
+    """The most tokens of an answer; None where only the model's context bounds it. Raises
     ConfigError."""
 
     max_answer_tokens: int | None = None
@@ -29,14 +30,14 @@ class TokenBound:
 
     @classmethod
     def of(cls, context: Context, asked: int | None) -> "TokenBound":
-        """What is `asked` for; else nothing beside the context, where it ends an answer."""
+        """Returns the bound `asked` for, or the default: none if the context ends an answer."""
         if asked is None and context.sinks is not None:
             asked = max(context.spec.max_positions, DEFAULT_STREAMED_TOKENS)
         return cls(asked)
 
     def apply(self, params: SamplingParams) -> SamplingParams:
-        """The same within the bound: who names no `max_tokens` gets as many. Raises ParameterError
-        for more."""
+        """Returns the parameters within the bound, which is also the default `max_tokens`. Raises
+        ParameterError for more."""
         most = self.max_answer_tokens
         if most is None:
             return params
@@ -50,7 +51,7 @@ class TokenBound:
                 )
         if params.max_tokens is not None:
             return params
-        # Without the checks of a new one: lists of a request may be long.
+        # Skips the checks of a new object: lists of a request may be long.
         bounded = copy(params)
         object.__setattr__(bounded, "max_tokens", most)
         return bounded

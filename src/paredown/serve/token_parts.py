@@ -1,5 +1,4 @@
-"""TokenParts: what stands around the log-probability of a token in JSON. The same tokens are told
-again and again, so each is written once."""
+"""TokenParts: caches the JSON around a token's log-probability, since the same tokens recur."""
 
 from collections.abc import Callable
 
@@ -7,12 +6,12 @@ from paredown.engine.detokenize import TokenDecoder
 from paredown.engine.placed_tokens import own_text
 
 Parts = tuple[str, str]
-# 20 MB at the most.
+# At most 20 MB.
 MAX_KEPT = 2**16
 
 
 class TokenParts(dict[int, Parts]):
-    """The parts by token id, made where they are not there."""
+    """The parts by token id, created on first use."""
 
     def __init__(self, tokenizer: TokenDecoder, write: Callable[[str | bytes], Parts]) -> None:
         super().__init__()

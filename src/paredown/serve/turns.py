@@ -1,7 +1,7 @@
-"""Turns: how connections share the event loop when more of them want it than it can serve at once.
+"""Turns: shares the event loop among connections when they want more than it can serve at once.
 
-A round of the loop reads what all clients have sent. Were all of it handled in that round, hundreds
-of clients with requests without end would make everybody else wait for all of theirs.
+A round of the loop reads the data of all clients. If all of it were handled in that round, hundreds
+of clients with endless requests would delay everybody else.
 """
 
 import time
@@ -9,13 +9,13 @@ from asyncio import AbstractEventLoop
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 
-# What is handled in one round. An answer takes some rounds.
+# The time for one round. An answer takes several rounds.
 BUDGET_S = 0.004
 
 
 class Turns:
-    """Calls at once what it is given while the round has time left; later the others, one of each
-    group after the other."""
+    """Makes calls at once while the round has time left. Later calls wait; groups then take
+    turns."""
 
     def __init__(self) -> None:
         self._queues: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
@@ -23,7 +23,7 @@ class Turns:
         self._is_round_open = False
 
     def take(self, loop: AbstractEventLoop, group: Hashable, call: Callable[[], None]) -> bool:
-        """Whether it has been called; else it will be."""
+        """Returns whether the call was made; otherwise it is made later."""
         if not self._is_round_open:
             self._is_round_open = True
             loop.call_soon(self._end_round, loop)

@@ -1,13 +1,12 @@
-"""ValueCounts: how much a body of JSON will build, counted while it comes in, before anything is
-built."""
+"""ValueCounts: counts what a JSON body will build, as it arrives and before anything is built."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueLimits:
-    """The most that a body may hold: strings (keys count), lists and objects, and values that
-    follow a comma."""
+    """The most that a body may hold: strings (including keys), lists and objects, and values after
+    a comma."""
 
     num_strings: int
     num_containers: int
@@ -15,16 +14,15 @@ class ValueLimits:
 
 
 class ValueCounts:
-    """Counts in linear time and without a look at single characters: it takes 1 to 10 ms for a
-    megabyte. Texts do not count, however many commas are in them. What is no JSON is counted
-    somehow; parsing it says so."""
+    """Counts in linear time without a look at single characters: a megabyte takes 1 to 10 ms.
+    Commas inside strings do not count. Invalid JSON gets some count; parsing then reports it."""
 
     def __init__(self) -> None:
         self.num_strings = 0
         self.num_containers = 0
         self.num_values = 0
         self._is_in_string = False
-        # A backslash at the end of a part, whose next character is in the part to come.
+        # A trailing backslash, whose next character is in the next part.
         self._tail = b""
 
     def add(self, part: bytes) -> None:
@@ -34,7 +32,7 @@ class ValueCounts:
         self._tail = b"\\" if num_backslashes % 2 else b""
         part = part.removesuffix(self._tail)
         if b"\\" in part:
-            # Without these every quote begins or ends a string.
+            # Without escapes, every quote begins or ends a string.
             part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
         pieces = part.split(b'"')
         outside = b" ".join(pieces[self._is_in_string :: 2])
@@ -45,7 +43,7 @@ class ValueCounts:
         self.num_values += outside.count(b",")
 
     def excess(self, limits: ValueLimits) -> str | None:
-        """What there is too much of, None where all is within the limits."""
+        """Returns which limit is exceeded, or None."""
         counts = {
             "strings": (self.num_strings, limits.num_strings),
             "lists and objects": (self.num_containers, limits.num_containers),

@@ -1,4 +1,4 @@
-"""The option that says what linear layers round their inputs to."""
+"""The option for what linear layers round their inputs to."""
 
 import argparse
 from typing import get_args

@@ -24,7 +24,7 @@ def add_attention_sinks_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def attention_sinks(args: argparse.Namespace) -> AttentionSinks | None:
-    """The sinks that the arguments ask for, or None. Raises ConfigError."""
+    """Returns the sinks that the arguments ask for, or None. Raises ConfigError."""
     if args.attention_sinks is None:
         if args.attention_window is not None:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""The options that say by what GGUF's K-quants are fitted."""
+"""The options for the importance that fits GGUF's K-quants."""
 
 import argparse
 from pathlib import Path
@@ -23,8 +23,8 @@ def add_importance_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_importance_config(args: argparse.Namespace) -> ImportanceConfig:
-    """The importance that the arguments ask for; "auto" where they ask for nothing. Raises
-    ConfigError where the target takes none."""
+    """Returns the importance that the arguments ask for, by default "auto". Raises ConfigError
+    where the target takes none."""
     for option, value in (
         ("--importance", args.importance),
         ("--save-importance", args.save_importance),

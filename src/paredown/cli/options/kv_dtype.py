@@ -1,4 +1,4 @@
-"""The option that says how keys and values are kept, for the verbs that run a model."""
+"""The option for the format of keys and values, for the verbs that run a model."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""The options that say how much memory keys and values get, for the verbs that hold many."""
+"""The options for the memory of keys and values, for the verbs that hold many."""
 
 import argparse
 
@@ -25,8 +25,8 @@ def add_kv_pages_arguments(
 
 
 def num_pages(args: argparse.Namespace, checkpoint: Checkpoint) -> int | None:
-    """The pages that the arguments ask for; None takes them from the free memory. Raises
-    CapacityError for memory that holds no page."""
+    """Returns the pages that the arguments ask for; None uses the free memory. Raises CapacityError
+    for memory that holds no page."""
     if args.kv_memory is None:
         pages: int | None = args.pages
         return pages

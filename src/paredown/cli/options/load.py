@@ -1,4 +1,4 @@
-"""The options that say what comes and how fast answers must be, for the verbs that simulate."""
+"""The options for load and latency limits, for the verbs that simulate."""
 
 import argparse
 import math
@@ -97,7 +97,7 @@ def read_limits(args: argparse.Namespace) -> LatencyLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """What a load is simulated on. `stored` are the formats of a checkpoint; None for a config
+    """The model of a simulated load. `stored` are a checkpoint's formats; None for a config
     alone."""
 
     name: str
@@ -106,7 +106,7 @@ class LoadedModel:
 
 
 def read_model(name: str | None) -> LoadedModel:
-    """A model's shape, without its weights where there are none. Notes on it are printed."""
+    """Reads a model's shape, from its config alone if it has no weights. Prints its notes."""
     path = None if name is None else Path(name)
     if path is not None and path.exists() and is_config_alone(path):
         alone = read_config_alone(path)
@@ -120,7 +120,7 @@ def read_model(name: str | None) -> LoadedModel:
 
 
 def read_trace_option(args: argparse.Namespace) -> Trace | None:
-    """Raises ConfigError for a trace beside options that it answers itself."""
+    """Reads the trace. Raises ConfigError for a trace with options that it already determines."""
     if args.trace is None:
         return None
     for option, default in (("input_tokens", None), ("output_tokens", None), ("burstiness", 1.0)):
@@ -134,7 +134,7 @@ def read_trace_option(args: argparse.Namespace) -> Trace | None:
 
 
 def read_lengths(args: argparse.Namespace, trace: Trace | None, spec: ModelSpec) -> LengthSource:
-    """Log-normal ones are cut to half of the context."""
+    """Returns the lengths; log-normal ones are cut to half of the context."""
     if trace is not None:
         return TraceLengths(trace=trace)
     limit = max(spec.max_positions // 2 - 1, 1)
@@ -145,7 +145,7 @@ def read_lengths(args: argparse.Namespace, trace: Trace | None, spec: ModelSpec)
 
 
 def read_rate(args: argparse.Namespace, trace: Trace | None) -> float:
-    """Raises ConfigError where nothing says how many come."""
+    """Returns the arrival rate. Raises ConfigError where nothing says how many requests arrive."""
     if args.rps is not None:
         return float(args.rps)
     if trace is None:

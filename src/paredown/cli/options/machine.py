@@ -21,8 +21,9 @@ def add_machine_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def find_machine_profile(args: argparse.Namespace) -> MachineProfile:
-    """The machine that `--machine` names. This one's roofs are measured (a second) where `doctor
-    --sweep` has not kept them. Raises ConfigError for a name that is not in the table."""
+    """Returns the profile of the machine that `--machine` names. This machine's roofs are measured,
+    which takes a second, unless `doctor --sweep` has kept them. Raises ConfigError for an unknown
+    name."""
     if args.machine != THIS:
         return MachineProfile(key=args.machine.strip().lower(), roofs=find_machine(args.machine))
     threads = resolve_num_threads(args.threads)

@@ -1,4 +1,4 @@
-"""Where a picture is to lie, for the verbs that draw one."""
+"""Checks the path of a picture, for the verbs that draw one."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from paredown.evaluate.pictures.picture import require_matplotlib
 def check_picture_path(
     path: Path | None, option: str = "--plot", suffixes: tuple[str, ...] = (".png",)
 ) -> None:
-    """Before any work is done. Raises ConfigError for a name of another kind, OutputError where
-    nothing can be written, UnsupportedError without matplotlib."""
+    """Checks before any work. Raises ConfigError for another suffix, OutputError where nothing can
+    be written, and UnsupportedError without matplotlib."""
     if path is None:
         return
     if path.suffix not in suffixes:

@@ -1,4 +1,4 @@
-"""The option of verbs that round weights: a quantized model taken for the original."""
+"""The option of verbs that round weights to treat a quantized model as the original."""
 
 import argparse
 
@@ -16,5 +16,5 @@ def add_quantized_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def named_model(args: argparse.Namespace) -> str | FromQuantized | None:
-    """MODEL, as --from-quantized says to take it."""
+    """Returns MODEL, wrapped if --from-quantized is given."""
     return FromQuantized(model=args.model) if args.from_quantized else args.model

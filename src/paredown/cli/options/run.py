@@ -1,4 +1,4 @@
-"""The options that say how a model is run, for the verbs that answer."""
+"""The options for how a model is run, for the verbs that answer."""
 
 import argparse
 from typing import get_args
@@ -28,7 +28,7 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_keywords(args: argparse.Namespace) -> RunKeywords:
-    """The fields of RunOptions that the arguments of a verb give. Raises ConfigError."""
+    """Returns the fields of RunOptions that the arguments give. Raises ConfigError."""
     keywords = RunKeywords(
         executor=args.executor,
         device=args.device,

@@ -1,4 +1,4 @@
-"""Options of the verbs that generate text: how tokens are chosen, and what they run on."""
+"""Options of the verbs that generate text: sampling parameters, and how the model runs."""
 
 import argparse
 
@@ -42,7 +42,7 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) 
 
 
 def sampling_params(args: argparse.Namespace) -> SamplingParams:
-    """Raises ParameterError for a value out of range."""
+    """Returns the sampling parameters. Raises ParameterError for a value out of range."""
     return SamplingParams(
         max_tokens=args.max_tokens,
         temperature=args.temperature,

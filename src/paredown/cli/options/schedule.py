@@ -1,4 +1,4 @@
-"""The options that say which requests are computed when, for the verbs that serve many."""
+"""The scheduling options, for the verbs that serve many requests."""
 
 import argparse
 import dataclasses
@@ -52,7 +52,7 @@ def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def schedule_config(args: argparse.Namespace) -> ScheduleConfig:
-    """Raises ConfigError."""
+    """Returns the schedule. Raises ConfigError."""
     return ScheduleConfig(
         max_step_tokens=args.max_step_tokens,
         max_running=args.max_running,
@@ -66,8 +66,8 @@ def schedule_config(args: argparse.Namespace) -> ScheduleConfig:
 def keeping_target(
     args: argparse.Namespace, config: ScheduleConfig, executor: Executor
 ) -> ScheduleConfig:
-    """With the step budget that the target asks for, measured now on the idle executor. Prints what
-    it is and how it was chosen."""
+    """Returns the config with the step budget for the latency target, measured now on the idle
+    executor. Prints the budget and how it was chosen."""
     if args.target_itl_ms is None:
         tell(step_budget_line(config))
         return config
@@ -79,7 +79,7 @@ def keeping_target(
 
 
 def step_budget_line(config: ScheduleConfig, chosen: str | None = None) -> str:
-    """One line: the budget, how it was chosen, and how many requests can run in it."""
+    """Returns one line: the budget, how it was chosen, and how many requests can run in it."""
     if chosen is None:
         is_default = config.max_step_tokens == ScheduleConfig.max_step_tokens
         chosen = "default" if is_default else "--max-step-tokens"

@@ -1,4 +1,4 @@
-"""The arguments that verbs share: the model, the threads, and the result as JSON."""
+"""Arguments that verbs share: the model, the threads, and JSON output."""
 
 import argparse
 
@@ -22,9 +22,9 @@ def add_common_arguments(
     decode_threads: bool = False,
     printed: str = "the result",
 ) -> None:
-    """Adds MODEL, --threads, --decode-threads and --json. `model` is its help, None for a verb that
-    takes it otherwise; `threads` is False for a verb that has nothing to do with them, and
-    `decode_threads` is True for one that generates; `printed` says what --json prints."""
+    """Adds MODEL, --threads, --decode-threads and --json. `model` is its help, or None for a verb
+    that takes the model otherwise. `threads` is False for a verb that uses none, and
+    `decode_threads` True for one that generates. `printed` says what --json prints."""
     if model is not None:
         parser.add_argument("model", nargs="?", help=model)
     if threads:

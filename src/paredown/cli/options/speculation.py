@@ -6,7 +6,7 @@ from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.stats import SpeculationStats
 from paredown.errors import ConfigError
 
-# "reference" needs texts, which Python gives (LLM(speculation=...)).
+# "reference" is missing because it needs texts, which only Python can give (LLM(speculation=...)).
 CHOICES = ("ngram", "suffix", "draft")
 
 
@@ -34,8 +34,8 @@ def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def speculation_config(args: argparse.Namespace) -> SpeculationConfig | None:
-    """The speculation that the arguments ask for; None without --speculate. Raises ConfigError for
-    options that do not go together."""
+    """Returns the speculation that the arguments ask for, or None without --speculate. Raises
+    ConfigError for conflicting options."""
     if args.speculate is None:
         for option in ("draft_model", "max_draft_tokens"):
             if getattr(args, option) is not None:
@@ -54,7 +54,7 @@ def speculation_config(args: argparse.Namespace) -> SpeculationConfig | None:
 
 
 def describe_speculation(stats: SpeculationStats) -> str:
-    """One line about what it brought."""
+    """Returns one line about what speculation gained."""
     if stats.failure is not None:
         return f"speculation failed and was off from then on: {stats.failure}"
     return (

@@ -1,4 +1,4 @@
-"""The options that say what clients may do who are not trusted."""
+"""The options that restrict untrusted clients."""
 
 import argparse
 

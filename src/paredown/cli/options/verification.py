@@ -1,4 +1,4 @@
-"""The options that say what a new checkpoint is measured on."""
+"""The options for how a new checkpoint is measured."""
 
 import argparse
 from pathlib import Path
@@ -27,7 +27,7 @@ def add_verification_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_verify_config(args: argparse.Namespace) -> VerifyConfig | None:
-    """The verification that the arguments ask for; None where none is wanted."""
+    """Returns the verification that the arguments ask for, or None if none is wanted."""
     if args.no_verify:
         return None
     return VerifyConfig(text=args.text, num_tokens=args.tokens)

@@ -1,4 +1,4 @@
-"""What `paredown bench` prints: tables that fit into 80 columns."""
+"""The tables of `paredown bench`, which fit into 80 columns."""
 
 import statistics
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _LATENCY_NAMES = {
 
 
 def print_limits(console: Console, result: Measurement, machine: Machine, format_name: str) -> None:
-    """One sequence at a time, on the executor alone."""
+    """Prints one sequence at a time, on the executor alone."""
     threads = format_count(machine.num_threads, "thread")
     table = Table(title=f"{result.name} ({format_name}), {threads}")
     add_columns(table, ("", "tokens/s", "spread", "of the machine's limit"))
@@ -78,7 +78,7 @@ def print_speculation(console: Console, gains: Sequence[SpeculationSpeed]) -> No
 def print_cells(
     console: Console, cells: Sequence[Cell], results: Sequence[LoadResult], slo: SLO | None
 ) -> None:
-    """Latencies in one table, rates in another; a row for each cell."""
+    """Prints a table of latencies and one of rates, with a row for each cell."""
     rounds = format_count(results[0].summary.num_runs, "round")
     latency = _table(f"latency, ms, all requests of {rounds}")
     percentiles = ("p50", "p95", "p99")
@@ -117,7 +117,7 @@ def print_cells(
 
 
 def print_load(console: Console, result: LoadResult, slo: SLO | None, num_cut: int) -> None:
-    """One load over time: latencies, and below them what else there is to say."""
+    """Prints one load over time: its latencies, then the rest."""
     one = result.summary
     table = Table(title=result.name, box=box.SIMPLE_HEAD)
     add_columns(table, ("ms", "mean", "p50", "p95", "p99", "max"), left=("ms",))
@@ -190,8 +190,8 @@ def _three(found: Percentiles | None) -> tuple[str, ...]:
 
 
 def milliseconds(seconds: float) -> str:
-    """Three digits, more where they stand before the point; of 10 s and more seconds, with their
-    unit: five characters at most, so that three times three of them fit beside each other."""
+    """Formats at least three digits, and from 10 s on seconds with their unit. At most five
+    characters, so that three times three of them fit in a row."""
     value = 1e3 * seconds
     if value >= 9999.5:
         return f"{seconds:.0f}s" if seconds >= 99.95 else f"{seconds:.1f}s"

@@ -1,4 +1,4 @@
-"""Columns of the tables that verbs print: none of their cells is ever cut."""
+"""Adds table columns whose cells are never cut."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from paredown.cli.console import lines
 
 
 def add_columns(table: Table, headings: Sequence[str], left: Sequence[str] = ("",)) -> None:
-    """Words at the left for the headings named in `left`, figures at the right. What is longer than
-    its column goes on in the next line; Rich would cut it."""
+    """Aligns the columns in `left` to the left and all others, which hold figures, to the right.
+    Long cells wrap; Rich would cut them."""
     for heading in headings:
         justify = "left" if heading in left else "right"
         table.add_column(lines(heading), justify=justify, overflow="fold")  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import best_time
 from paredown.units import GIGA, KILO, MEGA, TERA, format_bytes, format_rate
 
-# What binds an operation, in a word that leaves room for the other columns.
+# Short words for an operation's bound, to leave room for the other columns.
 _BOUNDS = {"arithmetic": "math", "memory": "memory"}
 
 
@@ -50,7 +50,7 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
 
 
 def _caches(found: Inspection) -> str:
-    """The bandwidth of a model of this size, where it is more than memory's."""
+    """Returns the bandwidth for a model of this size, where it exceeds memory's."""
     bandwidth = found.roofs.bandwidth_bytes_per_s
     if found.machine.fit is None or bandwidth == found.machine.roofs.bandwidth_bytes_per_s:
         return ""
@@ -190,7 +190,7 @@ def _count(value: float) -> str:
 
 
 def _short(value: float, unit: str = "") -> str:
-    """Three figures: a table has many columns."""
+    """Formats three significant digits, because a table has many columns."""
     for scale, prefix in ((TERA, "T"), (GIGA, "G"), (MEGA, "M"), (KILO, "k")):
         if value >= 0.9995 * scale:
             return f"{_figures(value / scale)} {prefix}{unit}"

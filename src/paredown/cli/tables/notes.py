@@ -1,15 +1,15 @@
-"""Notes on what a checkpoint runs otherwise than its files ask, said once."""
+"""Prints each note about a checkpoint once."""
 
 from collections.abc import Iterable
 
 from paredown.cli.printed import tell
 
-# A file can give rise to as many as it likes.
+# A file can cause any number of notes.
 MAX_NOTES = 100
 
 
 def tell_notes(notes: Iterable[str]) -> None:
-    """A line of stderr for each, of the first MAX_NOTES."""
+    """Prints the first MAX_NOTES notes to stderr, one per line."""
     listed = list(notes)
     for note in listed[:MAX_NOTES]:
         tell(f"note: {note}")
@@ -18,11 +18,11 @@ def tell_notes(notes: Iterable[str]) -> None:
 
 
 def join_notes(notes: Iterable[str]) -> list[str]:
-    """Notes "WHERE: WHAT" that say the same of several places as one that counts them."""
+    """Joins notes "WHERE: WHAT" that say the same of several places into one with their number."""
     places: dict[str, list[str]] = {}
     for note in notes:
         where, _, what = note.partition(": ")
-        # A note that names no place stands alone.
+        # A note without a place stands alone.
         places.setdefault(what or note, []).append(where)
     return [
         f"{where[0]} and {len(where) - 1} more: {what}"

@@ -9,7 +9,7 @@ from paredown.units import format_count
 
 
 def print_simulation(found: Simulation, limits: LatencyLimits, console: Console) -> None:
-    """Latencies, then what became of the requests and how busy the machines were."""
+    """Prints latencies, then the outcome of the requests and the load of the machines."""
     table = Table(title="simulated latencies")
     add_columns(table, ("to", "mean", "p50", "p95", "p99", "limit", "kept by"), left=("to",))
     for name, one, limit_s in (

@@ -1,4 +1,4 @@
-"""How the proof of a new checkpoint is told."""
+"""Prints the verification of a new checkpoint."""
 
 from rich.console import Console
 from rich.table import Table

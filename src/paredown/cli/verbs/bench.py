@@ -1,5 +1,5 @@
-"""`paredown bench`: how fast a model answers on this machine, beside the machine's limits: one
-sequence, batches, or requests that come in over time."""
+"""`paredown bench`: how fast a model answers on this machine, relative to its limits: one sequence,
+batches, or requests that arrive over time."""
 
 import argparse
 from collections.abc import Mapping
@@ -76,9 +76,9 @@ PROMPTS = (
     "It was",
 )
 MAX_TOKENS = 128
-# Of one sequence, which is short.
+# Enough for one short sequence.
 _NUM_PAGES = 32
-# How answers are drawn where speculation is measured.
+# How answers are sampled when speculation is measured.
 DRAWS = {"greedy": 0.0, "temperature 0.8": 0.8}
 
 
@@ -121,7 +121,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Bench:
-    """A loaded model and what is asked of it. Results go to stdout, pictures where they should."""
+    """A loaded model with the options of one benchmark. Results go to stdout, pictures to their
+    paths."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class _Bench:
         self._weights = weights
 
     def batches(self, args: argparse.Namespace) -> int:
-        """One sequence on the executor alone, then the cells through the engine."""
+        """Measures one sequence on the executor alone, then the cells through the engine."""
         load, num_rounds = self._load, args.rounds or DEFAULT_ROUNDS
         trial = Trial(executor=self._executor, weights=self._weights)
         with progress_bar("measuring") as progress:
@@ -184,7 +185,7 @@ class _Bench:
         return 0
 
     def over_time(self, args: argparse.Namespace) -> int:
-        """Requests as they come in."""
+        """Measures requests as they arrive."""
         load = self._load
         with progress_bar("measuring the machine") as progress:
             machine = measure_machine(self._executor.threads.prefill)
@@ -225,7 +226,7 @@ class _Bench:
         )
 
     def _speculation_gains(self, num_rounds: int) -> list[SpeculationSpeed]:
-        """One sequence at a time, each way of drawing in turn."""
+        """Measures one sequence at a time, with each sampling method in turn."""
         if self._speculation is None:
             return []
         kv = KVSpec(num_pages=_NUM_PAGES, dtype=self._executor.kv.dtype)
@@ -259,8 +260,8 @@ def _num_pages(
     load: BenchLoad,
     speculation: SpeculationConfig | None,
 ) -> int | None:
-    """The pages asked for; else from the free memory for requests over time, and what the largest
-    cell and its drafts need."""
+    """Returns the pages asked for. By default, requests over time get the free memory, and cells
+    get what the largest one and its drafts need."""
     asked, least = num_pages(args, checkpoint), speed_pages(checkpoint.spec)
     if load.arrivals:
         return asked

@@ -1,4 +1,4 @@
-"""`paredown bench --sweep hidden`: how long a layer's products take over the hidden size."""
+"""`paredown bench --sweep hidden`: the time of a layer's matrix products over the hidden size."""
 
 import argparse
 from pathlib import Path

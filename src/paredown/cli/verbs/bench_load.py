@@ -1,4 +1,4 @@
-"""The options of `paredown bench` that say what is asked of the engine, and when."""
+"""The options of `paredown bench` for the requests and their times."""
 
 import argparse
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ DEFAULT_ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class BenchLoad:
-    """Cells, each measured in rounds, or requests that come in over time, run once. Those of a
-    trace are cut to what the model holds."""
+    """Cells, each measured in rounds, or requests over time, run once. Requests of a trace are cut
+    to what the model holds."""
 
     cells: list[Cell]
     arrivals: list[Arrival]
@@ -107,8 +107,8 @@ def _add_common_load_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_load(args: argparse.Namespace) -> BenchLoad:
-    """Raises ConfigError, OutputError for a picture that cannot be written, and UnsupportedError
-    for one that cannot be drawn: before anything is loaded."""
+    """Checks before anything is loaded. Raises ConfigError, OutputError for a picture that cannot
+    be written, and UnsupportedError for one that cannot be drawn."""
     if args.seed < 0:
         raise ConfigError("--seed is negative", seen=args.seed, remedy="Use 0 or more.")
     load = _over_time(args) if _is_over_time(args) else _batches(args)
@@ -118,7 +118,7 @@ def parse_load(args: argparse.Namespace) -> BenchLoad:
 
 
 def fit_defaults(args: argparse.Namespace, load: BenchLoad, max_tokens: int) -> BenchLoad:
-    """Lengths of batches that nobody asked for shrink to the context of a small model."""
+    """Shrinks default lengths of batches to the context of a small model."""
     is_asked = args.input_tokens is not None or args.output_tokens is not None
     if is_asked or all(_num_tokens(cell) <= max_tokens for cell in load.cells):
         return load
@@ -138,7 +138,8 @@ def _num_tokens(cell: Cell) -> int:
 
 
 def load_config(args: argparse.Namespace, load: BenchLoad) -> ScheduleConfig:
-    """All of a load may wait: nobody is turned away. Raises ConfigError."""
+    """Returns a schedule in which the whole load may wait, so that none is refused. Raises
+    ConfigError."""
     largest = max((cell.batch for cell in load.cells), default=0)
     max_running = max(ScheduleConfig.max_running, largest)
     return ScheduleConfig(

@@ -1,4 +1,4 @@
-"""`paredown bench`: what was predicted of this machine, beside what was measured."""
+"""`paredown bench`: compares the prediction for this machine with the measurement."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +26,7 @@ from paredown.spec.kept_pages import KeptPages
 
 @dataclass(frozen=True, kw_only=True)
 class Predictor:
-    """`cost` None: nothing can be predicted, and `missing` says why."""
+    """Predicts from `cost`; if that is None, `missing` says why nothing can be predicted."""
 
     cost: PredictedStep | None
     fleet: Fleet
@@ -84,7 +84,8 @@ class Predictor:
 
 
 def compared_json(predictor: Predictor, rows: Sequence[Compared]) -> dict[str, object]:
-    """Figures are null where nothing can be predicted, and `missing` says why."""
+    """Returns the comparison as JSON. Figures are null where nothing can be predicted; `missing`
+    says why."""
     if predictor.cost is None:
         return {"predicted": None, "missing": predictor.missing}
     return {"predicted": [asdict(one) | {"ratio": one.ratio} for one in rows]}

@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_line() -> str | None:
-    """The next line; None at the end. The prompt shows only where somebody types."""
+    """Returns the next line, or None at the end. The prompt is shown only if input comes from a
+    keyboard."""
     if sys.stdin.isatty():
         prompt(PROMPT)
     try:
@@ -81,8 +82,9 @@ def _read_line() -> str | None:
 def _answer(
     llm: LLM, messages: Messages, params: SamplingParams, *, num_kept: int, quiet: bool
 ) -> str:
-    """The model's next turn, printed as it comes. The oldest turns after the first `num_kept`
-    messages are forgotten, and that is said, when the conversation outgrows the context."""
+    """Prints the model's next turn as it arrives and returns it. If the conversation outgrows the
+    context, the oldest turns after the first `num_kept` messages are dropped, and a note says so.
+    """
     while True:
         try:
             pieces = llm.stream_chat(messages, params)

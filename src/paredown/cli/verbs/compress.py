@@ -1,4 +1,5 @@
-"""`paredown compress`: one recipe, one standard checkpoint folder, and what it cost."""
+"""`paredown compress`: applies a recipe, writes a standard checkpoint folder and measures its
+loss."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`paredown convert`: a checkpoint in another format, with the same weights."""
+"""`paredown convert`: writes a checkpoint in another format with the same weights."""
 
 import argparse
 from pathlib import Path

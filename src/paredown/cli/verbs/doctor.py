@@ -1,4 +1,5 @@
-"""`paredown doctor`: the machine, the kernels chosen and why, and the limits measured."""
+"""`paredown doctor`: shows the machine, the chosen kernels with reasons, and the measured
+limits."""
 
 import argparse
 from collections.abc import Iterable
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _kernel_table(kernels: Iterable[KernelUse]) -> Table:
-    """Formats that the same kernels serve stand in one row of each of these."""
+    """Returns the kernel table; formats with the same kernels share a row."""
     served: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for use in kernels:
         served.setdefault((use.operation, use.dtype), []).append((use.tokens, use.form))

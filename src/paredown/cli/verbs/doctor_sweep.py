@@ -1,4 +1,4 @@
-"""`paredown doctor --sweep`: this machine's kernels, measured, fitted and kept."""
+"""`paredown doctor --sweep`: measures this machine's kernels, fits the times and keeps the fit."""
 
 from rich.table import Table
 
@@ -12,7 +12,7 @@ from paredown.spec.machine import Machine
 
 
 def keep_sweep(machine: Machine) -> StepFit:
-    """Measures, fits and keeps."""
+    """Measures, fits and keeps the result."""
     with progress_bar("measuring") as bar:
         found = sweep_machine(machine, on_progress=bar.show_count)
     path = save_step_fit(found)
@@ -21,7 +21,7 @@ def keep_sweep(machine: Machine) -> StepFit:
 
 
 def sweep_table(fit: StepFit) -> Table:
-    """A table of what a sweep found, for a few numbers of tokens."""
+    """Returns a table of the sweep's result for a few numbers of tokens."""
     table = Table(title="Products with weights in the caches, Gop/s, by tokens")
     sizes = (1, 8, 32, 128, 512)
     add_columns(table, ("weights", *map(str, sizes), "of bandwidth"), left=("weights",))

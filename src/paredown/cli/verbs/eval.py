@@ -133,7 +133,7 @@ def _choose_text(
 def _measure(
     checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, args: argparse.Namespace
 ) -> Measurement:
-    """The reference keeps its keys and values in bf16, whatever the model's are kept in."""
+    """Measures the model. The reference always keeps its keys and values in bf16."""
     pages = num_pages_for(text)
     cache = CacheConfig.from_environment()
     model = load_executor(
@@ -143,7 +143,7 @@ def _measure(
             threads=ThreadPlan.resolve(args.threads),
             kv_dtype=args.kv_dtype,
             activations=args.activations,
-            # There is room for one file next to a checkpoint: the one that others will use.
+            # A checkpoint has room for one such file: the one that other runs use.
             cache=cache if args.activations is None else None,
         ),
     )

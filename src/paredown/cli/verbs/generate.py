@@ -1,4 +1,4 @@
-"""`paredown generate`: continue prompts, one as a stream, many as a batch."""
+"""`paredown generate`: continues prompts, one as a stream, many as a batch."""
 
 import argparse
 import sys
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     if (sinks := keywords.get("sinks")) is not None:
         tell(sinks.arithmetic())
     tell_notes(llm.notes)
-    # More of a text cannot change its first tokens.
+    # The rest of a text cannot change its first tokens.
     starts = [encode_prompt(llm.tokenizer, prompt[:1000]) for prompt in prompts]
     if num_twice := sum(begins_twice(llm.tokenizer, start) for start in starts):
         tell_notes([_TWICE.format(num_twice)])
@@ -144,7 +144,7 @@ def _read_prompts(args: argparse.Namespace) -> list[str]:
 
 
 def _print_stream(llm: LLM, prompt: str, params: SamplingParams, *, echo: bool) -> list[str]:
-    """Prints the answer as it comes; what went wrong, if anything."""
+    """Prints the answer as it arrives; returns what went wrong, if anything."""
     start_s = time.monotonic()
     num_tokens, first_s, error = 0, start_s, None
     for output in llm.stream(prompt, params):

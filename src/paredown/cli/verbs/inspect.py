@@ -1,4 +1,4 @@
-"""`paredown inspect`: where time and memory of a model go, by arithmetic, without running it."""
+"""`paredown inspect`: computes where a model's time and memory go, without running it."""
 
 import argparse
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ EXAMPLES = """examples:
 """
 
 
-# Options that ask for numbers, as they are when not given.
+# Options for numbers, with their defaults.
 _NUMBERS = {
     "batch": 1,
     "prompt_tokens": None,
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_symbolic(args: argparse.Namespace) -> None:
-    """Raises ConfigError for options that formulas have no place for."""
+    """Raises ConfigError for options that formulas cannot use."""
     for option, without in _NUMBERS.items():
         value = getattr(args, option)
         if value != without:
@@ -170,8 +170,8 @@ def _formats(
     weights: tuple[WeightSpec, WeightSpec, float],
     kv_dtype: KVDType,
 ) -> ModelFormats:
-    """The formats asked for, else those of the model: linear layers, output layer, bits of the
-    embedding."""
+    """Returns the formats asked for, else those of the model: linear layers, output layer, bits of
+    the embedding."""
     linear, output, embedding_bits = weights
     return ModelFormats(
         linear=linear if args.weights is None else _named(args.weights, "--weights"),
@@ -192,7 +192,7 @@ def _named(name: str, option: str) -> WeightSpec:
 
 
 def _workload(args: argparse.Namespace, spec: ModelSpec) -> BatchLoad:
-    """The load that the arguments ask for; its defaults end at the model's context."""
+    """Returns the load that the arguments ask for; its defaults end at the model's context."""
     prompt, context = args.prompt_tokens, args.context
     return BatchLoad(
         batch=args.batch,

@@ -22,14 +22,14 @@ from paredown.cost.polynomial import Polynomial, Ratio
 from paredown.cost.sizes import LEGEND, Sizes
 from paredown.spec.model import ModelSpec
 
-# As the textbook counts: numbers of two bytes between operations, and scores that reach memory.
+# As textbooks count: two-byte numbers between operations, and scores that go through memory.
 TEXTBOOK_BYTES = 2
 
 
 def formulas(
     spec: ModelSpec, formats: ModelFormats
 ) -> dict[str, list[tuple[str, int, Polynomial, Polynomial, Ratio]]]:
-    """Name, count, FLOPs, bytes and FLOPs per byte of each operation, by phase."""
+    """Returns name, count, FLOPs, bytes and FLOPs per byte of each operation, by phase."""
     textbook = replace(formats, activation_bytes=TEXTBOOK_BYTES)
     counted = operations(spec, textbook, Sizes.in_letters(spec), fused=False)
     return {
@@ -38,8 +38,8 @@ def formulas(
 
 
 def symbolic_loads() -> dict[str, dict[str, Polynomial]]:
-    """A prompt of L tokens, each of which meets all L (causal attention needs half of that), and a
-    token of each of B sequences of S tokens. Windows of W are shorter than both."""
+    """Returns two loads: a prompt of L tokens that all attend to all L (causal attention needs
+    half), and one token of each of B sequences of S tokens. Windows of W are shorter than both."""
     prompt, batch, context, window = (Polynomial.letter(one) for one in "LBSW")
     one = Polynomial.number(1)
     window_pairs, window_keys = window_letters(0)

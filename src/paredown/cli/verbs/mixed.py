@@ -1,4 +1,5 @@
-"""`paredown mixed`: a width for each linear layer under a budget, as a recipe file."""
+"""`paredown mixed`: chooses a width for each linear layer under a budget and writes a recipe
+file."""
 
 import argparse
 from pathlib import Path

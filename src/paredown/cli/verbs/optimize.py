@@ -1,4 +1,4 @@
-"""`paredown optimize`: the main job."""
+"""`paredown optimize`: finds, writes and verifies the best format for a machine."""
 
 import argparse
 from pathlib import Path
@@ -38,9 +38,9 @@ EXAMPLES = """examples:
   paredown optimize my-model --max-mb 400 --min-decode 30 --minutes 20
   paredown optimize my-model --formats bf16,int8,int4-g128 --text novel.txt --json
 """
-# Exit code when all candidates lose too much, so that nothing was written.
+# The exit code when all candidates lose too much and nothing was written.
 NOTHING_CHOSEN = 1
-# Below this many columns the table leaves out what the report and --json have anyway.
+# In narrower terminals the table omits columns that the report and --json also have.
 _WIDE_COLUMNS = 104
 
 

@@ -1,5 +1,4 @@
-"""`paredown plan`: how many machines a load needs, in which format, with which limits, at what
-price."""
+"""`paredown plan`: how many machines a load needs, with which format, limits and price."""
 
 import argparse
 from dataclasses import replace
@@ -132,9 +131,9 @@ def run(args: argparse.Namespace) -> int:
 def _formats(
     args: argparse.Namespace, profile: MachineProfile, model: LoadedModel
 ) -> list[ModelFormats]:
-    """The formats asked for, or the usual ones and what the model is stored in. On a machine whose
-    kernels were measured only what was measured: times from its roofs alone could not be compared
-    with them."""
+    """Returns the formats asked for, or the usual ones and the model's stored one. On a machine
+    with measured kernels, only measured formats count, since times from its roofs alone are not
+    comparable."""
     asked = _WEIGHTS if args.weights is None else args.weights
     unknown = [one for one in asked if one not in COSTED_FORMATS]
     if unknown:

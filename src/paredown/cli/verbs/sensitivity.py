@@ -1,4 +1,4 @@
-"""`paredown sensitivity`: which parts of a model suffer most from being quantized."""
+"""`paredown sensitivity`: shows which parts of a model lose most by quantization."""
 
 import argparse
 from pathlib import Path

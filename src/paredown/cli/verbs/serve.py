@@ -135,7 +135,8 @@ def run(args: argparse.Namespace) -> int:
         app = create_app(state, on_worker_change=announce)
         server: Server = make_server(app, worker, listen)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
+            # uvicorn handles SIGTERM and Ctrl-C itself; SIGHUP from a closed terminal is added
+            # here.
             signal.signal(signal.SIGHUP, server.handle_exit)
         if not is_loopback(sock.getsockname()[0]):
             tell(f"anyone who can reach {url} can use this model")
@@ -148,7 +149,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _exit_code(failure: BaseException | None, stopped_by: int | None) -> int:
-    """Raises what the engine's thread ended with, where that is one of our own errors."""
+    """Returns the exit code. Raises the error that ended the engine's thread, if it is one of our
+    own."""
     if isinstance(failure, ParedownError):
         raise failure
     if failure is not None:
@@ -168,7 +170,7 @@ def _url(sock: socket.socket) -> str:
 
 
 def _listen(args: argparse.Namespace) -> Listen:
-    """Raises ConfigError."""
+    """Returns the listening options. Raises ConfigError."""
     return Listen(
         host=args.host,
         port=args.port,
@@ -193,13 +195,13 @@ def _state(
 
 
 def _served_name(asked: str | None, path: Path) -> str:
-    """The model's name in answers: text for anybody, while a folder's name may be any bytes."""
+    """Returns the model's name in answers as valid text, since a folder's name may be any bytes."""
     return shown(asked or model_name(path))
 
 
 def _freeze() -> None:
-    """Keeps collections from what stays as long as the process: each full one would look at it
-    anew, and hold all threads up for 40 ms."""
+    """Excludes permanent objects from garbage collection: each full collection would visit them and
+    stop all threads for 40 ms."""
     gc.collect()
     gc.freeze()
 
@@ -214,7 +216,7 @@ def _tell(executor: LoadedExecutor) -> None:
 def _check(
     checkpoint: Checkpoint, executor: LoadedExecutor, fingerprint: Fingerprint | None
 ) -> None:
-    """One line about it. Raises CheckpointError."""
+    """Prints one line about the verification. Raises CheckpointError."""
     name = verification_path(checkpoint.path).name
     if fingerprint is None:
         line = f"not verified: {checkpoint.path} has no {name}"

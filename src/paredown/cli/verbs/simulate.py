@@ -1,4 +1,4 @@
-"""`paredown simulate`: a load on machines of any kind, through the engine's own scheduler."""
+"""`paredown simulate`: runs a load on machines of any kind, through the engine's own scheduler."""
 
 import argparse
 from dataclasses import asdict, replace
@@ -148,8 +148,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _formats(args: argparse.Namespace, model: LoadedModel, activation_bytes: int) -> ModelFormats:
-    """The formats asked for, else those that are stored. Weights that are asked for have the output
-    layer of the original, bf16."""
+    """Returns the formats asked for, else the stored ones. With chosen weights the output layer is
+    the original's, bf16."""
     stored = model.stored or ModelFormats()
     found = stored if args.weights is None else ModelFormats(linear=COSTED_FORMATS[args.weights])
     return replace(
@@ -158,7 +158,7 @@ def _formats(args: argparse.Namespace, model: LoadedModel, activation_bytes: int
 
 
 def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool]:
-    """And whether it is known what prompts share."""
+    """Returns the workload, and whether it is known which prefixes prompts share."""
     trace = read_trace_option(args)
     rate = read_rate(args, trace)
     if args.response_cache and (trace is None or not trace.shares_prefixes):

@@ -14,8 +14,8 @@ def packed(token_ids: list[int]) -> bytes:
 class PackedPages:
     """The pages in `tokens` from `start` on. Implements PageContents.
 
-    What a page holds are bytes: Python's hashes of those are salted, so nobody can choose prompts
-    whose pages collide. They are cut out when they are compared, which most never are.
+    A page's content is bytes: Python salts their hashes, so nobody can choose prompts whose pages
+    collide. They are cut out on comparison, which most pages never see.
     """
 
     __slots__ = ("_start", "_tokens")

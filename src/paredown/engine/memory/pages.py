@@ -1,28 +1,29 @@
-"""PagePool: who holds which page of the key-value storage, and whose content goes first.
+"""PagePool: tracks the holders of each KV-cache page, and the order in which idle pages are
+evicted.
 
-A page is empty, held by one or more sequences, or idle: nobody holds it, but what it holds is kept
-for whoever may ask for it again. Idle pages are free pages: when the empty ones are used up, the
-one that has been idle for longest loses its content. A page may be written only by its one holder;
-with more of them a writer takes a copy first.
+A page is empty, held by one or more sequences, or idle. An idle page has no holder, but its content
+is kept for later requests. Idle pages count as free: once the empty ones are used up, the page that
+has been idle longest loses its content. Only a sole holder may write a page; with several holders a
+writer takes a copy first.
 
-Pages that become idle together, which are those of a sequence that ends, are an idle run: they are
-kept and lose their content as a whole where that is no loss to others. Between two steps the model
-takes the processor's caches, so that what is looked at for each page is what counts (docs/log.md).
+Pages that become idle together, such as those of a sequence that ends, form an idle run. A run is
+kept and evicted as a whole where that costs others nothing. The model flushes the processor's
+caches in every step, so the cost is in how much is touched per page (docs/log.md).
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
-# Of a large pool this part is evicted at a time, and a run of at most so many pages as a whole: a
-# call for each page costs more than what they hold is worth (docs/log.md).
+# In a large pool, this share is evicted at a time, and a run of at most that many pages as a whole.
+# A call per page would cost more than the content is worth (docs/log.md).
 _EVICTED_SHARE = 64
 
 
 class PagePool:
-    """`num_pages` pages, numbered from 0. Everything is O(1) per page that is asked for.
+    """`num_pages` pages, numbered from 0. All operations are O(1) per page.
 
-    `on_evict` is told of idle pages whose content is lost, and of the number of their run, and says
-    of which others, held or idle, the content is worth nothing without it.
+    `on_evict` gets the idle pages whose content is lost and the number of their run. It returns
+    which other pages, held or idle, have content that is worthless without it.
     """
 
     __slots__ = (
@@ -42,32 +43,32 @@ class PagePool:
         assert num_pages >= 1
         self.num_pages = num_pages
         self._on_evict = on_evict
-        # A stack: the page freed last is used first, so its bytes may still be in a cache.
+        # A stack: the page freed last is used first, since its bytes may still be cached.
         self._empty = list(range(num_pages - 1, -1, -1))
-        # By number, longest idle first; of each the pages, that which loses its content first last.
+        # By number, longest idle first. Within a run, the page to be evicted first is last.
         self._idle_runs: OrderedDict[int, dict[int, None]] = OrderedDict()
         self._num_runs = self._num_idle = 0
-        # By page: how many hold it, 0 where it is empty, minus the number of the run it is idle in.
+        # By page: the number of holders, 0 if it is empty, or minus the number of its idle run.
         self._states = [0] * num_pages
-        # Of a held page: whether it becomes idle, not empty, when nobody holds it.
+        # For each held page: whether it becomes idle instead of empty once nobody holds it.
         self._is_kept = bytearray(num_pages)
 
     @property
     def num_free(self) -> int:
-        """Pages that nobody holds."""
+        """Returns the number of pages without a holder."""
         return len(self._empty) + self._num_idle
 
     @property
     def num_idle(self) -> int:
-        """The number of free pages whose content is kept."""
+        """Returns the number of free pages whose content is kept."""
         return self._num_idle
 
     def is_shared(self, page: int) -> bool:
-        """Whether a page has several holders, so that none of them may write it."""
+        """Returns whether a page has several holders, so that none of them may write it."""
         return self._states[page] > 1
 
     def allocate(self, num_pages: int) -> list[int] | None:
-        """`num_pages` pages with one holder each, or None when fewer are free."""
+        """Returns `num_pages` pages with one holder each, or None when fewer are free."""
         empty = self._empty
         if not num_pages:
             return []
@@ -84,7 +85,7 @@ class PagePool:
         return pages
 
     def hold(self, pages: Iterable[int]) -> None:
-        """One holder more for each page, which must be held or idle."""
+        """Adds a holder to each page, which must be held or idle."""
         states = self._states
         for page in pages:
             if states[page] < 0:
@@ -95,8 +96,8 @@ class PagePool:
             states[page] += 1
 
     def release(self, pages: Iterable[int]) -> None:
-        """One holder less for each page. Of those that become idle the first is evicted first: give
-        a sequence's pages last to first, since its later ones are of no use without the earlier."""
+        """Removes a holder from each page. The first page given is evicted first, so pass a
+        sequence's pages last to first: later ones are useless without the earlier."""
         states, is_kept, free = self._states, self._is_kept, self._empty.append
         idle, state = list[int](), -self._num_runs - 1
         for page in pages:
@@ -116,8 +117,8 @@ class PagePool:
             self._add_run(idle)
 
     def rest(self, pages: Sequence[int]) -> int:
-        """Makes idle some pages of a sequence, first to last, that have one holder each, and keeps
-        what they hold. Returns the number of their run."""
+        """Makes idle some pages of a sequence, given first to last, each with one holder, and keeps
+        their content. Returns the number of their run."""
         states, state = self._states, -self._num_runs - 1
         for page in pages:
             assert states[page] == 1
@@ -125,15 +126,14 @@ class PagePool:
         return self._add_run(pages)
 
     def keep(self, pages: Iterable[int]) -> None:
-        """The content of these held pages is to be kept when nobody holds them."""
+        """Marks these held pages so that their content is kept once nobody holds them."""
         states, is_kept = self._states, self._is_kept
         for page in pages:
             assert states[page] > 0
             is_kept[page] = 1
 
     def drop(self, pages: Iterable[int]) -> int:
-        """The content of these pages, held or idle, is not to be kept any more. Returns how many of
-        them were idle."""
+        """Gives up the content of these pages, held or idle. Returns how many of them were idle."""
         num_idle = self._num_idle
         for page in pages:
             self._is_kept[page] = 0
@@ -143,20 +143,20 @@ class PagePool:
         return num_idle - self._num_idle
 
     def has_idle_run(self, number: int) -> bool:
-        """Whether anything is left of a run."""
+        """Returns whether any page of a run is left."""
         return number in self._idle_runs
 
     def idle_run(self, number: int) -> list[int]:
-        """What is left of a run, in the order of its sequence."""
+        """Returns the remaining pages of a run in the order of its sequence."""
         return list(self._idle_runs.get(number, ()))
 
     def idle_pages(self) -> list[int]:
-        """In the order in which they are evicted."""
+        """Returns the idle pages in the order of eviction."""
         return [page for run in self._idle_runs.values() for page in reversed(run)]
 
     def check_integrity(self, holders: Iterable[Sequence[int]] | None = None) -> None:
-        """Asserts that every page is in one state; and that `holders`, the pages of each sequence,
-        are all who hold one."""
+        """Asserts that every page is in one state and, if given, that `holders` (the pages of each
+        sequence) accounts for every holder."""
         states = self._states
         idle = {page: -number for number, run in self._idle_runs.items() for page in run}
         assert len(idle) == self._num_idle == sum(map(len, self._idle_runs.values()))
@@ -175,10 +175,11 @@ class PagePool:
             assert counts == [max(state, 0) for state in states]
 
     def _evict(self, num_pages: int, whole_run: int) -> None:
-        """At least `num_pages`; of a run all, or what is asked for where it is longer than
-        `whole_run`."""
+        """Evicts at least `num_pages` pages: whole runs, except that a run longer than `whole_run`
+        loses only what is needed."""
         while num_pages > 0:
-            # What is lost with others is idle no more, so that fewer may be left than were asked.
+            # Pages that are lost with others are no longer idle, so fewer may be left than
+            # requested.
             number, run = next(iter(self._idle_runs.items()))
             if len(run) <= max(num_pages, whole_run):
                 del self._idle_runs[number]
@@ -200,7 +201,7 @@ class PagePool:
         return self._num_runs
 
     def _take(self, page: int) -> None:
-        """Out of the run that it is idle in."""
+        """Removes a page from its idle run."""
         number = -self._states[page]
         run = self._idle_runs[number]
         del run[page]

@@ -1,40 +1,41 @@
-"""PrefixCache: which page holds which tokens, so that a prefix computed once is computed once.
+"""PrefixCache: maps token prefixes to pages, so that a shared prefix is computed only once.
 
-Full pages form a chain. Those that became full together are a run. A run is looked up by the node
-before it, or the salt where nothing is, and by the tokens in its first page; the others lie behind
-that one. A node stands for a page and all before it and is never used again, so whoever is found
-has the same sequence from its start. It is tokens that are compared on a hit, not their hashes:
-sequences whose hashes collide are told apart. (vLLM's automatic prefix caching, but exact.)
+Full pages form a chain, and pages that became full together form a run. A run is found by the node
+before it (or the salt, at the start) and the tokens of its first page; its other pages follow. A
+node stands for a page and everything before it and is never reused, so a hit has the same sequence
+from the start. Hits compare tokens, not hashes, so sequences with colliding hashes stay apart.
+(This is vLLM's automatic prefix caching, but exact.)
 
-Whoever holds a page of a chain holds those before it, and gives them back last to first. So the
-pool evicts the end of a chain, and every node that is left can be reached. Where requests give up
-pages behind their window it may evict one in the middle: what follows it is forgotten, too.
+A request that holds a page of a chain also holds those before it and releases them last to first.
+The pool therefore evicts the end of a chain, and every remaining node can be reached. Where
+requests give up pages behind their window, the pool may evict one in the middle; what follows it is
+then forgotten too.
 
-Between two steps the model takes the processor's caches, and whatever is touched comes from memory:
-runs are few where pages are many (benchmarks/prefix_cache.py).
+The model flushes the processor's caches in every step, so each touched object costs a memory
+access. There are far fewer runs than pages (benchmarks/prefix_cache.py).
 """
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-# Of a run: what separates the nodes of two.
+# The distance between the first nodes of two runs.
 _MAX_PAGES: Final = 1 << 32
 
-# How a page is looked up: the node before it, or the salt, and what it holds.
+# The key of a page: the node before it, or the salt, and its content.
 PageKey = tuple[int | str, Hashable]
 
 
 class PageContents(Protocol):
-    """What consecutive pages of a sequence hold."""
+    """The content of consecutive pages of a sequence."""
 
     def __getitem__(self, index: int, /) -> Hashable: ...
 
 
 @dataclass(slots=True)
 class PrefixCacheStats:
-    """Since the start. A query is a request that starts, or starts again, to run; of its wanted
-    tokens the last is never taken from the cache, since its logits are needed."""
+    """Counts since the start. A query is a request that starts or restarts. Of its tokens, the last
+    never comes from the cache, because its logits are needed."""
 
     num_queries: int = 0
     num_hits: int = 0
@@ -51,15 +52,15 @@ class PrefixCacheStats:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Pages one after the other. The i-th holds `contents[num_skipped + i]`, and its node is
-    `first_node + i`; `key` is the first one's."""
+    """Consecutive pages. Page i holds `contents[num_skipped + i]` and has the node `first_node +
+    i`; `key` is the first one's."""
 
     first_node: int
     key: PageKey
     pages: list[int]
     contents: PageContents
     num_skipped: int
-    # By node of this run, the runs that follow it; not its own pages. Most have none.
+    # The runs that follow a node of this run, without its own pages. Most nodes have none.
     branches: dict[int, set["_Run"]] | None = None
 
     @property
@@ -73,11 +74,11 @@ class PrefixCache:
     __slots__ = ("_first_runs", "_num_cached", "_num_runs", "_page_runs", "_runs", "stats")
 
     def __init__(self, num_pages: int) -> None:
-        # By page; None where a page is not in the cache.
+        # By page; None for a page that is not in the cache.
         self._page_runs: list[_Run | None] = [None] * num_pages
-        # By number, which is their first node over _MAX_PAGES.
+        # By number, which is a run's first node divided by _MAX_PAGES.
         self._runs: dict[int, _Run] = {}
-        # By the node or salt before them and what their first page holds.
+        # By the node or salt before a run and the content of its first page.
         self._first_runs: dict[PageKey, _Run] = {}
         self._num_runs = self._num_cached = 0
         self.stats = PrefixCacheStats()
@@ -87,22 +88,22 @@ class PrefixCache:
         return self._num_cached
 
     def has(self, node: int | None) -> bool:
-        """Whether a node's page is still in the cache, and so all before it."""
+        """Returns whether a node's page, and so every page before it, is still in the cache."""
         if node is None:
             return False
         run = self._runs.get(node // _MAX_PAGES)
         return run is not None and node % _MAX_PAGES < len(run.pages)
 
     def page(self, node: int) -> int:
-        """The page of a node that the cache has."""
+        """Returns the page of a node that is in the cache."""
         return self._runs[node // _MAX_PAGES].pages[node % _MAX_PAGES]
 
     def begins_with(self, key: PageKey) -> bool:
-        """Whether the page with this key is known, for one whose key has a salt."""
+        """Returns whether the page with this key is known, for a key with a salt."""
         return key in self._first_runs
 
     def child(self, key: PageKey) -> int | None:
-        """The node of the page with this key."""
+        """Returns the node of the page with this key, or None."""
         parent, content = key
         if isinstance(parent, int):
             run, place = self._runs.get(parent // _MAX_PAGES), parent % _MAX_PAGES + 1
@@ -118,15 +119,16 @@ class PrefixCache:
     def find(
         self, salt: str, contents: PageContents, max_pages: int
     ) -> tuple[list[int], int | None]:
-        """The pages of the longest known prefix, at most `max_pages`, and the node of the last one;
-        `contents[i]` is what the i-th page of the sequence holds. They are not held yet."""
+        """Returns the pages of the longest known prefix, at most `max_pages`, and the node of the
+        last one. `contents[i]` is the content of the sequence's page i. The pages are not held yet.
+        """
         pages: list[int] = []
         node: int | None = None
         while len(pages) < max_pages:
             found = self.child((salt if node is None else node, contents[len(pages)]))
             if found is None:
                 break
-            # It and those behind it in its run.
+            # Takes this page and those behind it in its run.
             run, place = self._runs[found // _MAX_PAGES], found % _MAX_PAGES
             pages.append(run.pages[place])
             while (
@@ -141,9 +143,9 @@ class PrefixCache:
     def add(
         self, parent: int | str, contents: PageContents, pages: list[int]
     ) -> tuple[list[int], int]:
-        """Notes what full pages hold, the first after `parent` and each after the one before it.
-        Returns the pages that are known to hold it, others where somebody has computed the same,
-        and the node of the last one."""
+        """Records the content of full pages, the first after `parent` and each after the one
+        before. Returns the pages to use, which differ where another request has computed the same
+        content, and the node of the last one."""
         known: list[int] = []
         for index in range(len(pages)):
             key = (parent, contents[index])
@@ -157,14 +159,14 @@ class PrefixCache:
         return known, parent
 
     def forget(self, pages: Sequence[int]) -> set[int]:
-        """The content of these pages is lost. Returns the others that come after them, which cannot
-        be found any more and are forgotten, too."""
+        """Forgets these pages, whose content is lost. Returns the pages after them, which can no
+        longer be found and are forgotten too."""
         page_runs, lost = self._page_runs, set[int]()
         index, end = 0, len(pages)
         while index < end:
             page = pages[index]
             run = page_runs[page]
-            if run is None:  # it came after one that is forgotten
+            if run is None:  # it followed a page that is forgotten
                 index += 1
             elif run.pages[-1] != page or run.branches:
                 lost |= self._cut(run, run.pages.index(page))
@@ -180,7 +182,7 @@ class PrefixCache:
     def _add_run(
         self, key: PageKey, contents: PageContents, num_skipped: int, pages: list[int]
     ) -> int:
-        """The node of its last page."""
+        """Returns the node of its last page."""
         self._num_runs += 1
         first_node = self._num_runs * _MAX_PAGES
         run = _Run(first_node, key, pages, contents, num_skipped)
@@ -197,8 +199,8 @@ class PrefixCache:
         return first_node + len(pages) - 1
 
     def _cut_end(self, run: _Run, pages: Sequence[int]) -> int:
-        """Forgets as many of these pages as stand at the end of a run without branches, last to
-        first, as pages are given back; or at least the first of them."""
+        """Forgets those of these pages that end a run without branches, last to first, in the order
+        of release; at least the first of them."""
         num_pages = len(pages)
         if run.pages[: -num_pages - 1 : -1] != pages:
             num_pages = 1
@@ -210,7 +212,7 @@ class PrefixCache:
         return num_pages
 
     def _cut(self, run: _Run, place: int) -> set[int]:
-        """Forgets a run's pages from this one on, and all that come after them."""
+        """Forgets a run's pages from this place on, and all pages after them."""
         lost, ends = set[int](), [(run, place)]
         while ends:
             run, place = ends.pop()
@@ -226,7 +228,7 @@ class PrefixCache:
         return lost
 
     def _drop(self, run: _Run) -> None:
-        """Forgets a run of which no page is left."""
+        """Forgets a run without any pages left."""
         del self._runs[run.first_node // _MAX_PAGES]
         del self._first_runs[run.key]
         if isinstance(run.parent, str):
@@ -239,7 +241,7 @@ class PrefixCache:
                 del before.branches[run.parent]
 
     def chain(self, page: int) -> list[int]:
-        """All pages from the start of a cached page's sequence up to it."""
+        """Returns all pages from the start of a cached page's sequence up to it."""
         run, pages = self._page_runs[page], list[int]()
         assert run is not None
         node: int | str = run.first_node + run.pages.index(page)
@@ -250,7 +252,7 @@ class PrefixCache:
         return pages
 
     def check_integrity(self) -> None:
-        """Asserts that tables agree and that every page can be reached from a salt."""
+        """Asserts that the tables agree and that every page can be reached from a salt."""
         places: list[tuple[int, _Run]] = []
         for number, run in self._runs.items():
             assert run.pages

@@ -1,4 +1,4 @@
-"""RequestPages: the pages of the requests that run, taken, shared, filled and given back."""
+"""RequestPages: allocates, shares, fills and frees the pages of running requests."""
 
 from array import array
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(slots=True)
 class FoundPrefix:
-    """The pages that hold a request's first tokens, the node of the last one, and by what the next
-    one would be found: None where it is not full."""
+    """The pages that hold a request's first tokens, the node of the last one, and the key of the
+    next page; the key is None where that page is not full."""
 
     pages: list[int]
     node: int | None
@@ -24,8 +24,8 @@ class FoundPrefix:
 
 @dataclass(slots=True, eq=False)
 class _RestingRun:
-    """Pages that an ended request has filled and that nobody has asked for: the number of their run
-    in the pool, by what the first one is found, and what each of them holds."""
+    """Pages that an ended request has filled and nobody has asked for: the number of their run in
+    the pool, the key of the first, and the content of each."""
 
     number: int
     key: PageKey
@@ -36,16 +36,17 @@ _NOTHING_FOUND: Final = FoundPrefix([], None, None)
 
 
 class RequestPages:
-    """Joins the pool and the prefix cache, which know nothing of requests.
+    """Connects the pool with the prefix cache; neither knows about requests.
 
-    Requests that begin alike and come together compute their prefix once: while one of them is
-    about to fill a page, the others are told to wait for it.
+    Requests with the same beginning that arrive together compute their prefix once: while one is
+    about to fill a page, the others wait for it.
 
-    What a request has computed goes into the cache when somebody asks for the first page of it that
-    is not there, be it that it runs or has ended: most are never asked for (docs/log.md).
+    A request's computed pages enter the cache only when another request looks for the first one
+    that is missing. This also holds for ended requests; most pages are never asked for
+    (docs/log.md).
 
-    A request takes pages for all of its tokens. Where it gives pages up behind its window, it takes
-    `max_pages` at most, and others as it goes on.
+    A request takes pages for all its tokens. If it gives up pages behind its window, it takes at
+    most `max_pages` and gets more as it proceeds.
     """
 
     def __init__(
@@ -56,15 +57,16 @@ class RequestPages:
         self.max_pages = kept.pages_of(num_pages * PAGE_SIZE, max_step_tokens)
         self._kept = kept
         self._uses_cache = prefix_cache
-        # The first page of known tokens that each request has not put into the cache, both ways.
+        # The first page that each request has computed but not yet put into the cache, in both
+        # directions.
         self._filled_by: dict[PageKey, Request | _RestingRun] = {}
         self._fills: dict[int, PageKey] = {}
-        # By number.
+        # By run number.
         self._resting: dict[int, _RestingRun] = {}
 
     def find(self, request: Request) -> FoundPrefix:
-        """What is known of a request that waits. The last token is computed in any case, for its
-        logits."""
+        """Returns the cached prefix of a waiting request. The last token is always computed,
+        because its logits are needed."""
         if not self._uses_cache:
             return _NOTHING_FOUND
         salt, first = request.salt, request.first_page
@@ -84,23 +86,23 @@ class RequestPages:
                 return FoundPrefix(pages, node, key)
 
     def has(self, node: int | None) -> bool:
-        """Whether a node's page is still in the cache, and so all before it."""
+        """Returns whether a node's page, and so every page before it, is still in the cache."""
         return self.cache.has(node)
 
     def child(self, key: PageKey) -> int | None:
-        """The node of the page with this key."""
+        """Returns the node of the page with this key, or None."""
         found = self.cache.child(key)
         if found is None and self._publish(key):
             found = self.cache.child(key)
         return found
 
     def is_awaited(self, request: Request, prefix: FoundPrefix) -> bool:
-        """Whether a running request is about to fill the first page that this one lacks."""
+        """Returns whether a running request is about to fill the first page that this one lacks."""
         return prefix.next_key in self._filled_by and not request.needs_every_row
 
     def start(self, request: Request, prefix: FoundPrefix) -> bool:
-        """Gives a request its pages, those with its first tokens in them first. False, and nothing
-        done, when too few are free."""
+        """Gives a request its pages, beginning with those of its cached prefix. Returns False and
+        changes nothing when too few are free."""
         found = prefix.pages
         self.pool.hold(found)
         request.pages.extend(found)
@@ -122,8 +124,8 @@ class RequestPages:
         return True
 
     def share(self, parent: Request, child: Request) -> None:
-        """Gives a request the pages with the computed tokens of another. Neither has a place for
-        more until it has asked for one, and got a copy of the last page if that is half full."""
+        """Gives a request the pages with another's computed tokens. To write more, either must
+        first call `grow`, which copies a half-full last page."""
         self.seal(parent)
         end = -(-parent.num_computed_tokens // PAGE_SIZE) - parent.num_released_pages
         child.pages.extend(parent.pages[:end])
@@ -134,8 +136,8 @@ class RequestPages:
         self.pool.hold(child.pages)
 
     def grow(self, request: Request, num_tokens: int, copies: list[tuple[int, int]]) -> bool:
-        """Takes what pages `num_tokens` ask for and, where the next token goes into a shared page,
-        one for a copy of it. False, and nothing done, when too few are free."""
+        """Allocates the pages that `num_tokens` tokens need, and a copy where the next token goes
+        into a shared page. Returns False and changes nothing when too few are free."""
         pages = request.pages
         index = request.num_computed_tokens // PAGE_SIZE - request.num_released_pages
         num_missing = max(self._num_missing(request, num_tokens), 0)
@@ -152,16 +154,16 @@ class RequestPages:
         return True
 
     def seal(self, request: Request) -> None:
-        """Puts the pages that are full now into the cache; where it has the same already, from
-        another request, that page takes the place of this one's. Done when somebody asks for them,
-        and when the request is parked or shared, or gives pages up."""
+        """Puts the full pages into the cache; where another request's page has the same content,
+        that page replaces this one. This happens when somebody looks for them, and when the request
+        is parked or shared, or gives pages up."""
         start = request.num_sealed_pages
         request.num_sealed_pages = end = request.num_computed_tokens // PAGE_SIZE
         if not self._uses_cache or start == end:
             return
         node = request.sealed_node
         if start and not self.cache.has(node):
-            return  # what is before them was evicted: nobody could find them
+            return  # nobody could find them: a page before was evicted
         place = slice(start - request.num_released_pages, end - request.num_released_pages)
         own = request.pages[place].tolist()
         parent = request.salt if node is None else node
@@ -177,7 +179,7 @@ class RequestPages:
             self._note_next(request, self._next_key(request))
 
     def drop_unseen(self, request: Request) -> None:
-        """Gives up the pages that its next token does not see, nor any later one."""
+        """Frees the pages that neither its next token nor any later one sees."""
         num_pages = self._kept.num_released(request.num_computed_tokens)
         num_pages -= request.num_released_pages
         if num_pages > 0:
@@ -188,18 +190,19 @@ class RequestPages:
             request.num_released_pages += num_pages
 
     def park(self, request: Request) -> None:
-        """It fills no page any more, and holds those that it has."""
+        """Marks that the request fills no more pages but keeps those it has."""
         self._forget_next(request)
         self.seal(request)
 
     def release(self, request: Request) -> None:
-        """It has ended or is preempted. What it has computed stays until pages are needed."""
+        """Frees the pages of a request that ended or is preempted. Its computed content stays until
+        pages are needed."""
         if not self._rest(request):
             self.park(request)
         self._give_back(request)
 
     def chain(self, page: int) -> list[int]:
-        """All pages from the start of a kept page's sequence up to it."""
+        """Returns all pages from the start of a kept page's sequence up to it."""
         for resting in self._resting.values():
             pages = self.pool.idle_run(resting.number)
             if page in pages:
@@ -210,11 +213,11 @@ class RequestPages:
         return self.cache.chain(page)
 
     def num_wanted_pages(self, request: Request) -> int:
-        """The number of pages that the request needs before it can start."""
+        """Returns the number of pages that the request needs before it can start."""
         return min(-(-request.num_tokens // PAGE_SIZE), self.max_pages)
 
     def check_integrity(self, running: Iterable[Request]) -> None:
-        """Asserts that pages are counted right and hold what the cache says."""
+        """Asserts that page counts are right and that pages hold what the cache says."""
         requests = list(running)
         self.pool.check_integrity(request.pages for request in requests)
         self.cache.check_integrity()
@@ -260,13 +263,14 @@ class RequestPages:
         request.num_sealed_pages, request.sealed_node = 0, None
 
     def _num_missing(self, request: Request, num_tokens: int) -> int:
-        """Pages that it lacks for `num_tokens` tokens, or for as many as it may have places for."""
+        """Returns how many pages it lacks for `num_tokens` tokens, or for as many as it may
+        hold."""
         num_more = min(-(-num_tokens // PAGE_SIZE) - request.num_released_pages, self.max_pages)
         return num_more - len(request.pages)
 
     def _next_key(self, request: Request) -> PageKey | None:
-        """The key of the page after the sealed ones, where others of the same tokens could use
-        it."""
+        """Returns the key of the page after the sealed ones, or None where no other request could
+        use it."""
         index, node = request.num_sealed_pages, request.sealed_node
         if (index + 1) * PAGE_SIZE > len(request.token_ids):
             return None
@@ -281,8 +285,8 @@ class RequestPages:
             self._fills[request.id] = key
 
     def _publish(self, key: PageKey) -> bool:
-        """Seals the pages of the request that has filled this one, or will. False where there is
-        none, or it has not filled it yet."""
+        """Seals the pages of the request that has filled this page. Returns False if no request
+        has."""
         owner = self._filled_by.get(key)
         if owner is None:
             return False
@@ -295,8 +299,9 @@ class RequestPages:
         return True
 
     def _rest(self, request: Request) -> bool:
-        """Makes idle what a request has filled since it was sealed, to be found by the first page.
-        False, and nothing done, where that page cannot be found, or others have it, too."""
+        """Makes idle the pages that a request has filled since it was sealed, findable by the first
+        one. Returns False and changes nothing where that page cannot be found or others have it as
+        well."""
         start, end = request.num_sealed_pages, request.num_computed_tokens // PAGE_SIZE
         if not self._uses_cache or start == end:
             return False
@@ -316,7 +321,8 @@ class RequestPages:
         return True
 
     def _seal_resting(self, resting: _RestingRun) -> None:
-        """Puts what is left of it into the cache; of pages that others have, too, those stay."""
+        """Puts the rest of the run into the cache. Pages whose content is already there are
+        dropped."""
         del self._filled_by[resting.key], self._resting[resting.number]
         own, parent = self.pool.idle_run(resting.number), resting.key[0]
         if isinstance(parent, int) and not self.cache.has(parent):
@@ -326,7 +332,8 @@ class RequestPages:
         self.pool.drop([page for page, other in zip(own, known, strict=True) if page != other])
 
     def _forget(self, number: int, pages: list[int]) -> Iterable[int]:
-        """The content of these pages of an idle run is lost."""
+        """Forgets these pages of an idle run, whose content is lost. Returns the pages that are
+        lost with them."""
         resting = self._resting.get(number)
         if resting is None:
             return self.cache.forget(pages)

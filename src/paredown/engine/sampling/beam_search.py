@@ -1,9 +1,9 @@
-"""Beam search: the likeliest answers found by keeping the best few beginnings at every token.
+"""Beam search: keeps the most likely beginnings at each token and returns the best answers found.
 
-Each step asks the engine for the next token's best log-probabilities after every live beam, all in
-one batch. A beam is its parent's tokens and one more: it is forked from the parent, whose pages it
-shares, and computes that one. A finished answer's score is its log-probability over
-length ** length_penalty (Wu et al., arXiv 1609.08144, eq. 14, without their constant 5).
+Each step asks the engine, in one batch, for the best next tokens of every live beam. A beam is its
+parent's tokens plus one: it is forked from the parent, shares its pages and computes only that
+token. A finished answer's score is its log-probability over length ** length_penalty (Wu et al.,
+arXiv 1609.08144, eq. 14, without their constant 5).
 """
 
 import heapq
@@ -21,8 +21,9 @@ MAX_BEAMS = MAX_LOGPROBS // 2
 
 @dataclass(frozen=True, kw_only=True)
 class BeamSearchParams:
-    """`num_beams` are kept, and as many answers returned. A `length_penalty` of 0 compares sums of
-    log-probabilities, 1 their means; more favours longer answers. Raises ParameterError."""
+    """`num_beams` beams are kept and as many answers returned. A `length_penalty` of 0 compares
+    sums of log-probabilities and 1 their means; larger values favour longer answers. Raises
+    ParameterError."""
 
     num_beams: int = 4
     max_tokens: int = 64
@@ -40,7 +41,7 @@ class BeamSearchParams:
 
 @dataclass(frozen=True, kw_only=True)
 class Beam:
-    """An answer: `token_ids` with the end-of-text token where it has one, the sum of their
+    """An answer: `token_ids` with the end-of-text token if it has one, the sum of their
     log-probabilities, and the score that ranks it."""
 
     token_ids: tuple[int, ...]
@@ -49,21 +50,21 @@ class Beam:
     finish_reason: FinishReason
 
 
-# Log-probability, tokens, and the request that computes, or computed, what may follow all of them
-# (of a live beam) or all but the last (of its continuations).
+# Log-probability, tokens, and the request that computes the logits after them (for a live beam) or
+# after all but the last (for a continuation).
 _Path = tuple[float, tuple[int, ...], Request]
 
 
 def beam_search(
     engine: Engine, prompt_token_ids: list[int], params: BeamSearchParams
 ) -> list[Beam]:
-    """The best answers found, best first; equal ones by their token ids. The engine must be idle.
+    """Returns the best answers, best first; ties go by token ids. The engine must be idle.
 
-    At each token the 2 * num_beams likeliest continuations of all beams are looked at: those that
-    end are finished, the best num_beams of the others live on. The search ends at `max_tokens` (or
-    the context's end), or when no live beam can still beat the num_beams best finished ones.
-    Raises RequestError or CapacityError for a prompt that can never be served, RequestError when
-    the model fails.
+    At each token, the 2 * num_beams most likely continuations of all beams are considered. Those
+    that end are finished; the best num_beams of the others live on. The search ends at `max_tokens`
+    (or the context's end), or when no live beam can beat the num_beams best finished ones. Raises
+    RequestError or CapacityError for a prompt that can never be served, and RequestError when the
+    model fails.
     """
     num_best = 2 * params.num_beams
     one_token = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, logprobs=num_best)
@@ -107,7 +108,7 @@ def beam_search(
 
 
 def _next_tokens(engine: Engine, live: list[_Path]) -> list[_Path]:
-    """The beams each with one more token, those that may be among the likeliest of all."""
+    """Returns the beams with one more token each: those that may be among the best overall."""
     parents = {path[2].id: path for path in live}
     found: list[_Path] = []
     while parents:
@@ -129,7 +130,7 @@ def _next_tokens(engine: Engine, live: list[_Path]) -> list[_Path]:
 
 
 def _leave(engine: Engine, live: list[_Path]) -> None:
-    """Leaves nothing of them behind in the engine."""
+    """Removes these beams from the engine."""
     num_cancelled = 0
     for _, _, request in live:
         num_cancelled += engine.cancel(request.id)
@@ -145,7 +146,8 @@ def _is_decided(
     finished: list[Beam],
     params: BeamSearchParams,
 ) -> bool:
-    """Whether the best live beam, even if all its tokens to come were certain, stays behind."""
+    """Returns whether the best live beam would lose even if all its further tokens had probability
+    1."""
     if len(finished) < params.num_beams:
         return False
     kindest = max_tokens if params.length_penalty > 0 else length + 1

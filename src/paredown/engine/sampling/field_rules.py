@@ -1,4 +1,4 @@
-"""Field rules: what a sampling parameter may hold, one rule to a field, each with its remedy."""
+"""Field rules: the allowed values of each sampling parameter, with a remedy for each."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ MAX_SEEN_CHARS = 80
 
 
 class ParameterError(RequestError):
-    """A sampling parameter out of its range; `field` names it."""
+    """A sampling parameter is out of range; `field` names it."""
 
     def __init__(self, field: str, *, seen: object, remedy: str) -> None:
         self.field = field
@@ -19,7 +19,7 @@ class ParameterError(RequestError):
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A finite number from `low` to `high`; `above` leaves `low` itself out."""
+    """Accepts a finite number from `low` to `high`; `above` excludes `low` itself."""
 
     low: float
     high: float
@@ -29,14 +29,14 @@ class Number:
     def check(self, field: str, value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ParameterError(field, seen=quoted(value, MAX_SEEN_CHARS), remedy=self.remedy)
-        # Written so that NaN is refused: it compares with nothing.
+        # Written so that NaN, which compares false, is refused.
         if not self.low <= value <= self.high or (self.above and value == self.low):
             raise ParameterError(field, seen=quoted(value, MAX_SEEN_CHARS), remedy=self.remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Integer:
-    """An integer from `low` to `high`, or None where that is a choice."""
+    """Accepts an integer from `low` to `high`, or None where that is allowed."""
 
     low: int
     high: int
@@ -56,7 +56,7 @@ TOKEN_ID = Integer(low=0, high=MAX_TOKEN_ID, remedy="A token id is an integer fr
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """True or False."""
+    """Accepts True or False."""
 
     def check(self, field: str, value: object) -> None:
         if not isinstance(value, bool):
@@ -67,7 +67,7 @@ class Flag:
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """A tuple of texts, bounded in number and in length."""
+    """Accepts a tuple of texts of bounded number and length."""
 
     max_count: int
     max_chars: int
@@ -82,7 +82,7 @@ class Texts:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenIds:
-    """A tuple of token ids, bounded in number; None where that is a choice."""
+    """Accepts a tuple of token ids of bounded number, or None where that is allowed."""
 
     max_count: int
     min_count: int = 0
@@ -93,7 +93,7 @@ class TokenIds:
             return
         _check_tuple(field, value, self.min_count, self.max_count, "token ids")
         assert isinstance(value, tuple)
-        # Nearly always, and in a tenth of the time: there may be a vocabulary of them.
+        # The usual case, in a tenth of the time: there may be a whole vocabulary of them.
         if not value or (
             set(map(type, value)) == {int} and 0 <= min(value) <= max(value) <= MAX_TOKEN_ID
         ):
@@ -104,7 +104,7 @@ class TokenIds:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenSequences:
-    """A tuple of tuples of token ids, none empty."""
+    """Accepts a tuple of tuples of token ids, none of them empty."""
 
     max_count: int
     max_tokens: int
@@ -117,7 +117,7 @@ class TokenSequences:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenNumbers:
-    """A dict from token ids to numbers."""
+    """Accepts a dict from token ids to numbers."""
 
     max_count: int
     number: Number
@@ -133,7 +133,7 @@ class TokenNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """Something to call, or None."""
+    """Accepts a callable or None."""
 
     def check(self, field: str, value: object) -> None:
         if value is not None and not callable(value):

@@ -1,4 +1,4 @@
-"""From a request's parameters to what a sampler reads of them."""
+"""Converts a request's parameters to the settings that a sampler reads."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from paredown.executors.draw_settings import DrawSettings
 def make_draw_settings(
     params: SamplingParams, *, seed: int, eos_token_ids: Iterable[int] = ()
 ) -> DrawSettings:
-    """The settings of one request; its `seed` is any integer."""
+    """Returns the settings of one request; `seed` may be any integer."""
     return DrawSettings(
         seed=seed % 2**64,
         temperature=params.temperature,

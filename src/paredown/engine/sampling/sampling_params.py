@@ -1,4 +1,4 @@
-"""SamplingParams: how the tokens of one request are chosen and when it ends.
+"""SamplingParams: how the tokens of one request are chosen, and when it ends.
 
 docs/internals/sampling.md defines every step and their order.
 """
@@ -27,9 +27,9 @@ MAX_CHOICES = 64
 MAX_TEMPERATURE = 100.0
 MAX_COUNT = 2**31
 
-# Called with the tokens generated so far before each token is drawn: the ids that are allowed next,
-# or a NumPy array of bool over the vocabulary, or None for no limit. It must not keep the list. An
-# exception or nothing allowed ends the request with an error.
+# Called with the tokens generated so far before each draw. It returns the ids that are allowed
+# next, a NumPy array of bool over the vocabulary, or None for no limit. It must not keep the list.
+# An exception or an empty result ends the request with an error.
 TokenFilter = Callable[[list[int]], Any]
 
 _PENALTY = Number(low=-2.0, high=2.0, remedy="Use a number from -2 to 2; 0 does nothing.")
@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """Checked when made. Raises ParameterError with the field, the value and the remedy.
+    """Validated on creation. Raises ParameterError with the field, the value and the remedy.
 
     `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. Repetition is counted over
     prompt and answer, presence and frequency over the answer. `bad_words` are sequences of token
@@ -122,7 +122,7 @@ class SamplingParams:
             rule.check(name, getattr(self, name))
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
         if self.allowed_token_ids is not None:
-            # No more than a vocabulary: each token of an answer walks over them.
+            # Bounded by a vocabulary, because each generated token walks over them.
             object.__setattr__(
                 self, "allowed_token_ids", tuple(dict.fromkeys(self.allowed_token_ids))
             )
@@ -134,25 +134,26 @@ class SamplingParams:
             )
 
     def ending_token_ids(self, eos_token_ids: Iterable[int]) -> frozenset[int]:
-        """Any of these ends the answer."""
-        # Mostly the tokenizer's own set, one object for all requests.
+        """Returns the token ids that end the answer."""
+        # Usually the tokenizer's own set, one object for all requests.
         ending = _NO_TOKENS if self.ignore_eos else frozenset(eos_token_ids)
         return ending.union(self.stop_token_ids) if self.stop_token_ids else ending
 
     def choice(self, number: int) -> "SamplingParams":
-        """What answer `number` of `n` is asked for with: seed + number, wrapped at 64 bits."""
+        """Returns the parameters of answer `number` of `n`: its seed is seed + number, wrapped at
+        64 bits."""
         seed = self.seed
         if seed is not None:
             seed = (seed + number + 2**63) % 2**64 - 2**63
-        # Without the checks of __post_init__: lists of a request may be long, and choices many.
+        # Skips the checks of __post_init__: lists may be long and choices many.
         choice = copy(self)
         object.__setattr__(choice, "seed", seed)
         object.__setattr__(choice, "n", 1)
         return choice
 
     def check_token_ids(self, vocab_size: int) -> None:
-        """Raises ParameterError for a token id that the model does not have."""
-        # A dict can be changed after it was checked.
+        """Raises ParameterError for a token id outside the vocabulary."""
+        # A dict can be changed after its first check.
         RULES["logit_bias"].check("logit_bias", self.logit_bias)
         named = {
             "stop_token_ids": self.stop_token_ids,

@@ -1,4 +1,4 @@
-"""The hook for grammars: before each draw, a request's own function says which tokens may come."""
+"""Token filters, the hook for grammars: a request's function limits the tokens of each draw."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,13 +7,13 @@ from paredown.engine.sampling.sampling_params import TokenFilter
 
 
 class TokenFilterError(Exception):
-    """A token filter raised, or gave something that is no set of tokens, or none at all."""
+    """A token filter raised, returned no valid set of tokens, or allowed none at all."""
 
 
 def allowed_tokens(
     token_filter: TokenFilter, generated: list[int], vocab_size: int
 ) -> npt.NDArray[np.int32] | None:
-    """The ids that may come after `generated`; None for all. Raises TokenFilterError."""
+    """Returns the ids that may follow `generated`, or None for all. Raises TokenFilterError."""
     try:
         found = token_filter(generated)
         if found is None:
@@ -21,7 +21,7 @@ def allowed_tokens(
         array = np.asarray(found if isinstance(found, np.ndarray) else list(found))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # others' code: whatever it does ends its own request only
+    except BaseException as error:  # foreign code: any failure ends only its own request
         raise TokenFilterError(
             f"the token filter failed: {type(error).__name__}: {error}"
         ) from error

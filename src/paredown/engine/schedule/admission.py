@@ -1,4 +1,4 @@
-"""Prompts that are refused at once, with what would help."""
+"""Refuses prompts that can never be served, and says what would help."""
 
 from paredown.errors import CapacityError, RequestError
 from paredown.spec.kv import PAGE_SIZE
@@ -7,8 +7,8 @@ from paredown.spec.kv import PAGE_SIZE
 def check_prompt(
     num_prompt_tokens: int, *, max_positions: int, max_tokens: int, num_pages: int
 ) -> None:
-    """Raises RequestError or CapacityError for a prompt that can never be answered: `max_tokens` is
-    what a request may grow to in `num_pages`."""
+    """Raises RequestError or CapacityError for a prompt that can never be answered. `max_tokens` is
+    the longest request that `num_pages` can hold."""
     if num_prompt_tokens < 1:
         raise RequestError(
             "the prompt is empty", seen="0 tokens", remedy="Give at least one token."

@@ -1,14 +1,15 @@
-"""CoastingScheduler: the scheduler, with requests that decode counted instead of visited.
+"""CoastingScheduler: the scheduler for simulations, which counts decoding requests instead of
+visiting them.
 
-A request that decodes takes one token of each step and a page in every 16th. It coasts: it leaves
-`running`, and what it takes is taken in sums, those of many steps at once where nothing else
-happens in them. Requests that begin, end or want more go through the code of `Scheduler`,
-and when pages run short so do all: they land in `running`, in the order in which they
-were there, with the tokens and pages that they would have had.
+A decoding request takes one token per step and a page every 16th step. It coasts: it leaves
+`running`, and its tokens and pages are taken in sums, over many steps at once if nothing else
+happens in them. Requests that begin, end or want more go through `Scheduler`. When pages run short,
+all requests land: they return to `running` in their former order, with the tokens and pages that
+they would have had.
 
-The order of steps, the pages that are free and what the prefix cache forgets are those of the plain
-scheduler (tests/plan/test_replica.py). Which of the free pages a request holds is not, and the
-cache learns of a request's own pages when it lands: before it gives one back.
+Step order, free pages and evictions equal those of the plain scheduler
+(tests/plan/test_replica.py). Which free pages a request holds may differ. The cache learns of a
+request's own pages only when it lands, before it frees one.
 """
 
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(slots=True)
 class _Coast:
-    """`start`: the number of its first step. It takes a page in steps of number `crossing`, modulo
-    the tokens of a page."""
+    """`start` is the number of its first step. It takes a page in the steps whose number is
+    `crossing` modulo the page size."""
 
     request: CountedRequest
     start: int
@@ -33,11 +34,11 @@ class _Coast:
 
 
 class CoastingScheduler(Scheduler):
-    """For `CountedRequest`s. After a step: `advance` for what the plan holds, then `coast`, then
+    """For `CountedRequest`s. After a step, call `advance` for the plan's chunks, then `coast`, then
     `start_coasting`.
 
-    `num_coasting` requests get a token in each step beside those in the plan; in the next they
-    attend to `coasting_context` tokens, themselves included. Without `coasts` none ever do.
+    `num_coasting` requests get a token in each step in addition to the plan. In the next step they
+    attend to `coasting_context` tokens, themselves included. With `coasts` False no request coasts.
     """
 
     def __init__(
@@ -53,9 +54,9 @@ class CoastingScheduler(Scheduler):
         assert not config.fair_shares, "shares are of tokens as they come"
         assert not coasts or kept is None or kept.window is None, "a window gives pages back"
         self._may_coast = coasts
-        self._may_repeat = False  # those that coast are not looked at either
+        self._may_repeat = False  # coasting requests are not visited either
         self._coasting: dict[int, _Coast] = {}  # in the order of `running`
-        # (step after which it has all its tokens, place in that order, id)
+        # (step after which it has all its tokens, its place in that order, id).
         self._ends: list[tuple[int, int, int]] = []
         self._crossings = [0] * PAGE_SIZE
         self._taken: list[int] = []
@@ -67,14 +68,14 @@ class CoastingScheduler(Scheduler):
         return len(self.waiting) + len(self.running) + self.num_coasting
 
     def schedule(self) -> StepPlan:
-        """The next step. Those that coast are not in the plan, and are computed beside it."""
+        """Returns the next step. Coasting requests are computed too but are not in the plan."""
         if self.num_coasting and not self._coast_on():
             self._land_all()
         return super().schedule()
 
     def num_equal_steps(self) -> int:
-        """After a plan without chunks: how many steps like this one follow, it included, if no
-        request comes. At least one."""
+        """After a plan without chunks, returns how many steps are equal to this one, itself
+        included, if no request arrives. At least one."""
         if not self.num_coasting:
             return 1
         num_steps = self._ends[0][0] - self._num_steps
@@ -86,8 +87,8 @@ class CoastingScheduler(Scheduler):
         return num_steps
 
     def coast(self, num_steps: int) -> list[CountedRequest]:
-        """Notes that a step was computed, or so many equal ones. Returns those that have all their
-        tokens; they are in `running` now, to be finished."""
+        """Records that `num_steps` equal steps were computed. Returns the requests that have all
+        their tokens; they are back in `running`, to be finished."""
         if not self.num_coasting:
             return []
         if num_steps > 1:
@@ -100,13 +101,14 @@ class CoastingScheduler(Scheduler):
         return done
 
     def start_coasting(self) -> None:
-        """The first of `running` that decode coast from now on."""
+        """Makes the leading decoding requests of `running` coast from now on."""
         if not self._may_coast:
             return
         num_started = 0
         for request in self.running:
             num_tokens = len(request.token_ids)
-            # The last of a prompt looks like a decode, but its page is there and no token yet.
+            # The last token of a prompt looks like a decode, but its page exists and its token does
+            # not.
             if (
                 request.num_computed_tokens != num_tokens - 1
                 or num_tokens == request.num_prompt_tokens
@@ -126,17 +128,17 @@ class CoastingScheduler(Scheduler):
         self._add_coasting(num_started)
 
     def check_integrity(self) -> None:
-        """Lands all that coast."""
+        """Lands all coasting requests, then checks."""
         self._land_all()
         super().check_integrity()
         left = [*self._taken, *self._ends, self.num_coasting, self.coasting_context]
         assert not any((*left, *self._crossings))
 
     def _coast_on(self) -> bool:
-        """Takes the pages that the next step needs. False where some must be preempted for them, or
-        may be."""
+        """Takes the pages for the next step. Returns False where a request must, or might have to,
+        be preempted for them."""
         num_pages = self._crossings[self._num_steps % PAGE_SIZE]
-        # No more than a page for each of the others, the first of which ask before those who wait.
+        # The others need at most a page each, and the first of them come before the waiting ones.
         if num_pages + len(self.running) > self.pool.num_free:
             return False
         if self._policy.preempts and self.waiting:
@@ -145,7 +147,7 @@ class CoastingScheduler(Scheduler):
         return True
 
     def _num_pages_in(self, first: int, last: int) -> int:
-        """Pages that are taken in the steps of these numbers, `last` not included, from now on."""
+        """Returns how many pages the steps from `first` up to `last` take from now on."""
         rounds, rest = divmod(last - first, PAGE_SIZE)
         num_pages = rounds * self.num_coasting
         start = self._num_steps + first
@@ -160,7 +162,7 @@ class CoastingScheduler(Scheduler):
             self._taken += pages
 
     def _land(self, request_id: int) -> CountedRequest:
-        """It goes on in `running`, as one that was visited in each step."""
+        """Returns the request to `running`, as if it had been visited in each step."""
         one = self._coasting.pop(request_id)
         request, num_steps = one.request, self._num_steps - one.start
         request.add_tokens(num_steps)

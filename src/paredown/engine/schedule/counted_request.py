@@ -1,7 +1,7 @@
 """CountedRequest: a request of which only the number of tokens is known.
 
-What the scheduler asks of tokens is how many there are and which pages hold the same. So a
-simulated request has a count in place of a list, and numbers in place of what its pages hold.
+The scheduler only needs to know how many tokens there are and which pages hold the same ones. A
+simulated request therefore has a count instead of a list, and numbers instead of page contents.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from paredown.engine.schedule.service import Service
 
 _PARAMS: Final = SamplingParams()
 _SERVICE: Final = Service()
-# Pages of a request that no other can share are numbered apart from those of all others.
+# Separates the numbers of a request's unshared pages from all others.
 _MAX_PAGES = 1 << 24
 
 
 class TokenCount(list[int]):
-    """Stands where token ids stand, and is as long as they would be. It holds none."""
+    """Stands in for a list of token ids: it has their length but holds none."""
 
     __slots__ = ("length",)
 
@@ -34,10 +34,10 @@ class TokenCount(list[int]):
 
 
 class CountedRequest(Request):
-    """`page_contents`: numbers, at least 0, for the first full pages of the prompt; where they are
-    the same in two requests, so are the tokens. All other pages are its own.
+    """`page_contents` are non-negative numbers for the first full pages of the prompt. Equal
+    numbers in two requests mean equal tokens; all other pages are the request's own.
 
-    `index` is the caller's.
+    `index` is for the caller.
     """
 
     __slots__ = ("_tokens", "index", "page_contents")
@@ -68,7 +68,7 @@ class CountedRequest(Request):
         self.index = index
 
     def add_tokens(self, num_tokens: int) -> None:
-        """Counts tokens that were generated."""
+        """Counts generated tokens."""
         self._tokens.length += num_tokens
 
     def contents(self, start: int, end: int) -> PageContents:

@@ -1,4 +1,4 @@
-"""Followers: requests that wait for the prompt of another one, and go on from it."""
+"""Followers: requests that wait for another request's prompt and continue from it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,8 +6,8 @@ from paredown.engine.request import Request
 
 
 class Followers:
-    """The requests that ask for the same prompt as another. One of them is the leader, which waits
-    or runs as any other. Those that follow it are in no queue until it has computed the prompt."""
+    """Requests for the same prompt as another, their leader, which waits or runs like any other.
+    Followers are in no queue until the leader has computed the prompt."""
 
     def __init__(self) -> None:
         self.num_following = 0
@@ -19,7 +19,7 @@ class Followers:
             one.leader = leader
 
     def take(self, leader: Request) -> Sequence[Request]:
-        """They follow nobody any more."""
+        """Removes and returns the followers of `leader`."""
         followers, leader.followers = leader.followers, ()
         self.num_following -= len(followers)
         for one in followers:
@@ -43,7 +43,7 @@ class Followers:
         return sum(len(one.followers) for one in seen) >= num_left
 
     def check_integrity(self, leaders: Iterable[Request]) -> list[Request]:
-        """Asserts that each follows one of these, who are all that may lead; returns them all."""
+        """Asserts that each follower has one of these leaders; returns all followers."""
         followers = list[Request]()
         for leader in leaders:
             assert leader.leader is None

@@ -1,9 +1,8 @@
-"""Repetition: steps in which the same requests decode, planned without a look at each of them.
+"""Repetition: plans steps in which the same requests decode, without visiting each request.
 
-A request that decodes takes one token of each step, and a page in every 16th. While none begins,
-ends or gets drafts, the plan of a step is that of the step before, and of its requests only those
-are looked at that may go on into a new page. Python finds most of what it looks at in memory, not
-in the caches, once a model has run (docs/log.md).
+A decoding request takes one token per step and a page every 16th step. While none begins, ends or
+gets drafts, a step's plan equals the previous one, and only requests that may need a new page are
+visited. After the model has run, each visited object costs a memory access (docs/log.md).
 """
 
 from collections.abc import Sequence
@@ -13,13 +12,13 @@ from paredown.spec.kv import PAGE_SIZE
 
 
 class Repetition:
-    """The repetition of a plan that gave each of `requests` its one uncomputed token, which is
-    computed and followed by another in each step from then on."""
+    """Repeats a plan that gave each of `requests` its one uncomputed token; each step computes that
+    token and adds another."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self._first = requests[0]
         self._num_tokens = len(self._first.token_ids)
-        # By how many tokens each had got, modulo those of a page, when its pages were full.
+        # By the number of tokens, modulo the page size, after which a request's pages are full.
         self._due: list[list[Request]] = [[] for _ in range(PAGE_SIZE)]
         for one in requests:
             num_covered = one.num_covered_tokens - len(one.token_ids)
@@ -27,14 +26,14 @@ class Repetition:
 
     @classmethod
     def of(cls, requests: Sequence[Request]) -> "Repetition | None":
-        """The repetition of a plan over these requests; None unless there are some, and each has
-        one uncomputed token and no drafts."""
+        """Returns the repetition of a plan over these requests, or None unless there are some and
+        each has one uncomputed token and no drafts."""
         for one in requests:
             if one.num_computed_tokens != len(one.token_ids) - 1 or one.draft_token_ids:
                 return None
         return cls(requests) if requests else None
 
     def due(self) -> Sequence[Request]:
-        """The requests whose last token their pages may not cover."""
+        """Returns the requests whose last token may lie outside their pages."""
         num_more = len(self._first.token_ids) - self._num_tokens
         return self._due[(num_more - 1) % PAGE_SIZE]

@@ -10,10 +10,10 @@ from paredown.shown import quoted
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """`max_step_tokens`: tokens computed in one step. A waiting request is not running yet; at
-    most `num_places` run.
+    """`max_step_tokens` bounds the tokens of one step. At most `num_places` requests run; the
+    others wait.
 
-    `fair_shares`: tenants are served alike, and the policy orders the requests of each.
+    `fair_shares` serves tenants equally; the policy then orders the requests of each.
     """
 
     max_step_tokens: int = 512
@@ -39,5 +39,5 @@ class ScheduleConfig:
 
     @property
     def num_places(self) -> int:
-        """Requests that run together: each has a token in every step."""
+        """Returns how many requests can run together, each with a token in every step."""
         return min(self.max_running, self.max_step_tokens)

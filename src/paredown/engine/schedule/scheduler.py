@@ -1,21 +1,20 @@
-"""Scheduler: which tokens of which requests the next step computes.
+"""Scheduler: chooses the tokens that the next step computes, and of which requests.
 
-One rule for prompts, generated tokens and drafts alike: a step has a budget of tokens; running
-requests, in the order in which they started, then waiting ones, in the order of the policy, take
-from it as many of their uncomputed tokens as are left. A long prompt is thereby cut into chunks,
-and a decode is a chunk of one. No more requests run than a step has tokens, and each running one
-gets at least one of them, but for requests of many answers beside others (wide.py).
+One rule covers prompts, generated tokens and drafts. A step has a budget of tokens. Running
+requests, in the order in which they started, then waiting ones, in the policy's order, take as many
+of their uncomputed tokens as are left. This cuts a long prompt into chunks; a decode is a chunk of
+one token. No more requests run than a step has tokens. Each running one gets at least one token,
+except wide requests beside others (wide.py).
 
-A request that starts finds what it can of its tokens in the prefix cache and takes pages for all
-the others, one more whenever it grows into a new page. Where every layer has a window it gives the
-pages behind it back as it goes on, and holds no more than window and step ask for. When no page is
-free the running request of the worst rank is preempted: it gives up its pages, goes back to the
-queue with its generated tokens and is computed again later, as far as its pages are not in the
-cache any more. Ranks never change, so the running request of the best rank can always have every
-page, and each step moves it on.
+A request that starts takes its cached prefix and allocates pages for all other tokens, then one
+more whenever it reaches a new page. If every layer has a window, it frees the pages behind it as it
+proceeds and holds only what window and step need. When no page is free, the running request of the
+worst rank is preempted. It gives up its pages and returns to the queue with its generated tokens;
+later it is computed again, except for what is still cached. Ranks never change, so the best running
+request can always get pages, and each step advances it.
 
 A request whose next page a running one is about to fill waits for that page. Several answers to one
-prompt are one request until the prompt is computed: then the others, its followers, are forked.
+prompt are one request until the prompt is computed; then the others, its followers, are forked.
 """
 
 from collections.abc import Sequence
@@ -41,7 +40,8 @@ class QueueFullError(CapacityError):
 
 
 class Scheduler:
-    """Owns the queue, the running list and the pages. Every live request is in exactly one."""
+    """Owns the queue, the running list and the pages. Every live request is in exactly one of the
+    lists."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Scheduler:
         kept: KeptPages | None = None,
         switch_tokens: int | None = None,
     ) -> None:
-        """A text beyond `switch_tokens` is computed anew (`ModelSpec.rotary_switch`)."""
+        """Texts beyond `switch_tokens` are computed anew (`ModelSpec.rotary_switch`)."""
         self.config = config
         self._switch_tokens = switch_tokens
         kept = KeptPages() if kept is None else kept
@@ -74,22 +74,22 @@ class Scheduler:
             self._wide = WideRequests(config.num_places, pages.pool, None)
             self.waiting = self._shares = FairShares(lambda: policy.make_queue(pages))
         self.running: list[Request] = []
-        # Ended, with pages from which others may be forked, as long as nobody else needs them.
+        # Ended requests whose pages are kept for forks, as long as nobody else needs them.
         self.parked: list[Request] = []
         self._followers = Followers()
         self.num_preemptions = 0
-        # Of a step and of the places to run in it, what is open to the requests in `running`.
+        # The step tokens and places that are open to the requests in `running`.
         self._num_step_tokens, self._num_places = config.max_step_tokens, config.num_places
-        # Free pages that were too few for the first of the queue; None when that is not known.
+        # Free pages that were too few for the first waiting request; None if unknown.
         self._too_few_pages: int | None = None
         self._chunks: list[Chunk] = []
         self._may_repeat = not self._gives_pages_back and self._shares is None
-        # How it goes on, where all that run decode.
+        # The repetition of the plan, if all running requests decode.
         self._repetition: Repetition | None = None
 
     @property
     def num_waiting(self) -> int:
-        """In the queue, or for the prompt of one that waits or runs."""
+        """Counts requests in the queue and followers that wait for a prompt."""
         return len(self.waiting) + self._followers.num_following
 
     @property
@@ -98,16 +98,16 @@ class Scheduler:
 
     @property
     def max_tokens_per_request(self) -> int:
-        """Prompt and answer together: the context, or all the pages when these are fewer and a
-        request keeps its pages, or its window alone has no room in them. The last token of a
-        request is never computed and would need no page; it is not counted on."""
+        """Returns the most tokens of prompt and answer together: the context, or all the pages if
+        that is less, for requests that keep all pages or whose window exceeds them. The last token
+        is never computed and needs no page, but this is not relied on."""
         fewest = self._kept.most_pages(1)
         if fewest is not None and fewest <= self.pool.num_pages:
             return self.max_positions
         return min(self.max_positions, self.pool.num_pages * PAGE_SIZE)
 
     def num_known_pages(self, request: Request) -> int:
-        """The pages that others have computed of a request that has not come yet."""
+        """Returns how many pages of a request that has not arrived yet are already computed."""
         request.is_long = self._turns_as_long(request)
         return len(self._pages.find(request).pages)
 
@@ -121,7 +121,7 @@ class Scheduler:
         )
 
     def check_room(self, num_requests: int) -> None:
-        """Raises QueueFullError unless so many requests can be queued now."""
+        """Raises QueueFullError unless that many requests can be queued now."""
         if self.num_waiting + num_requests > self.config.max_waiting:
             raise QueueFullError(
                 "too many requests are waiting",
@@ -130,8 +130,8 @@ class Scheduler:
             )
 
     def submit(self, request: Request, *followers: Request) -> None:
-        """Queues it, and with it others of the same prompt, for `fork_followers`. Raises what
-        `check_prompt` raises, and QueueFullError; then none is queued."""
+        """Queues a request together with followers of the same prompt, for `fork_followers`. Raises
+        what `check_prompt` raises, and QueueFullError, in which case none is queued."""
         self.check_prompt(request.num_prompt_tokens)
         self.check_room(1 + len(followers))
         most = self.max_tokens_per_request
@@ -142,17 +142,17 @@ class Scheduler:
         self._push(request)
 
     def fork_followers(self, request: Request) -> Sequence[Request]:
-        """Forks them, now that their prompt is computed."""
+        """Forks the followers once their prompt is computed."""
         followers = self._followers.take(request)
         for one in followers:
             self.fork(request, one)
         return followers
 
     def fork(self, parent: Request, child: Request) -> None:
-        """Adds a request that begins with the computed tokens of a running or parked one: it shares
-        their pages, and whoever first writes into the last of them takes a copy. It wants more than
-        these before the next step. Where no place is free, or the parent had to give up its pages,
-        it waits, beyond `max_waiting`, for it came in with its parent."""
+        """Adds a request that begins with the computed tokens of a running or parked one. They
+        share pages, and whoever first writes into the last one takes a copy. The child must want
+        more tokens before the next step. If no place is free, or the parent had to give up its
+        pages, the child waits, even beyond `max_waiting`, since its parent was admitted."""
         num_computed = parent.num_computed_tokens
         assert num_computed <= child.num_tokens
         assert child.token_ids[:num_computed] == parent.token_ids[:num_computed]
@@ -169,19 +169,19 @@ class Scheduler:
         self._repetition = None
 
     def drop(self, request: Request) -> None:
-        """Nobody is to be forked any more from this request, which has ended."""
+        """Frees an ended request from which nothing will be forked any more."""
         if request in self.parked:
             self.parked.remove(request)
             self._pages.release(request)
             self._too_few_pages = None
 
     def expect_drafts(self) -> None:
-        """Running requests have drafts, or may have: the next plan looks at each of them."""
+        """Says that running requests may have drafts: the next plan visits each of them."""
         self._repetition = None
 
     def schedule(self) -> StepPlan:
-        """The next step; without chunks only when nothing is left to do. What the plan before held
-        has been computed, and those all of whose tokens were have got another one, or ended."""
+        """Returns the next step, without chunks only when nothing is left to do. The last plan must
+        be computed; each request then has an uncomputed token or has ended."""
         if self._switch_tokens is not None:  # all tokens of who has grown long turn otherwise now
             for one in tuple(self.running):
                 if one.is_long != self._turns_as_long(one):
@@ -200,7 +200,7 @@ class Scheduler:
         return self._switch_tokens is not None and request.num_tokens > self._switch_tokens
 
     def _repeat(self, repetition: Repetition) -> StepPlan | None:
-        """The plan of the step before once more; None where pages are missing."""
+        """Returns the previous step's plan once more; None where pages are missing."""
         plan = StepPlan(self._chunks, is_repeated=True)
         for request in repetition.due():
             if not self._pages.grow(request, len(request.token_ids), plan.page_copies):
@@ -243,26 +243,26 @@ class Scheduler:
                 num_tokens += self._fit_drafts(request, budget - num_tokens - num_behind, plan)
             plan.chunks.append((request, num_tokens))
             budget -= num_tokens
-        # What pages are free now are wanted by requests that already ran.
+        # The running requests still need the pages that are free now.
         if not is_short and self.num_preemptions == num_preemptions:
             self._admit(plan, budget)
         return plan
 
     def advance(self, request: Request, num_tokens: int) -> None:
-        """Notes that `num_tokens` more of `token_ids` are computed: those of a chunk, drafts apart,
-        and after them the drafts that were accepted and are certain now."""
+        """Records that `num_tokens` more of `token_ids` are computed: those of a chunk without
+        drafts, and the drafts that were then accepted."""
         request.num_computed_tokens += num_tokens
         assert request.num_computed_tokens <= len(request.token_ids)
         if self._shares is not None:
             self._shares.charge(request, num_tokens)
 
     def take_back(self, request: Request, num_tokens: int) -> None:
-        """The last so many of its tokens, noted for the step under way, were not computed."""
+        """Records that the last `num_tokens` tokens of the current step were not computed."""
         request.num_computed_tokens -= num_tokens
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        """Takes a live request out and frees its pages. Of its followers the first computes their
-        prompt instead."""
+        """Removes a live request and frees its pages. The first of its followers then computes
+        their prompt."""
         assert request.finish_reason is None
         request.finish_reason = reason
         if request.leader is not None:
@@ -284,8 +284,8 @@ class Scheduler:
             self._push(first)
 
     def check_integrity(self) -> None:
-        """Asserts the invariants: pages are counted right and hold what the cache says, limits are
-        kept, nobody is lost."""
+        """Asserts the invariants: page counts are right, pages hold what the cache says, limits are
+        kept, and no request is lost."""
         self._pages.check_integrity([*self.running, *self.parked])
         alive = [*self.running, *self.waiting]
         alive += self._followers.check_integrity(alive)
@@ -309,7 +309,7 @@ class Scheduler:
         self._wide.open_lanes(self.running)
         while self.waiting:
             has_place = len(self.running) < self._num_places
-            # A step without a token left has one again when the place of another is taken.
+            # A step without tokens left gets one when a request gives up its place.
             if budget <= 0 and (has_place or not self._policy.preempts):
                 return
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
@@ -346,8 +346,8 @@ class Scheduler:
         return self._followers.are_promised(request, self.running, num_left)
 
     def _take_pages(self, request: Request, plan: StepPlan) -> bool:
-        """Makes the pages of a running request cover its certain tokens and be its own where it
-        will write; preempts requests of worse rank for that. False where there is none."""
+        """Makes a running request's pages cover its certain tokens, with its own copies where it
+        writes; preempts requests of worse rank if needed. Returns False where there are none."""
         while not self._pages.grow(request, request.num_tokens, plan.page_copies):
             if self.parked:
                 self.drop(self.parked[-1])
@@ -359,8 +359,8 @@ class Scheduler:
         return True
 
     def _fit_drafts(self, request: Request, room: int, plan: StepPlan) -> int:
-        """Drops the drafts that have no room in the step or no free page, from the last on; returns
-        how many are left. They take no page from anyone, and followers begin without them."""
+        """Drops drafts from the last on until they fit the step and the free pages; returns how
+        many are left. They take no page from any request, and followers begin without them."""
         num_certain = request.num_tokens
         if self._switch_tokens is not None and not request.is_long:
             room = min(room, self._switch_tokens - num_certain)
@@ -383,7 +383,7 @@ class Scheduler:
         return True
 
     def _preempt(self, request: Request, plan: StepPlan) -> None:
-        """Back to the queue, and out of the step where it was in it already."""
+        """Returns a request to the queue and removes it from the step if it was already planned."""
         plan.chunks = [chunk for chunk in plan.chunks if chunk[0] is not request]
         plan.is_repeated = False
         self.running.remove(request)

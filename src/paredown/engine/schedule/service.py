@@ -1,4 +1,4 @@
-"""Service: for whom a request is served, and how urgently. Nothing of it changes an answer."""
+"""Service: for whom a request is served, and how urgently. It never changes an answer."""
 
 import math
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ MAX_DEADLINE_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Checked when made. Raises ParameterError with the field, the value and the remedy.
+    """Validated on creation. Raises ParameterError with the field, the value and the remedy.
 
-    `tenant` names who shares the machine with others (fair shares). `priority` goes from -10 to 10,
-    larger ones first (policy "priority"). `deadline_s`: seconds after its arrival in which the
-    request is to be started (policy "deadline"); None asks for nothing. Only requests of
-    the same `cache_salt` share cached prefixes, so that nobody learns from the time of an answer
-    what others asked; None is the tenant's own. `num_together`: answers that were asked for in one
-    go, this one among them; many leave room for others (wide.py).
+    `tenant` names a party that shares the machine with others (fair shares). `priority` goes from
+    -10 to 10, larger first (policy "priority"). `deadline_s` is the time after arrival by which the
+    request should start (policy "deadline"); None sets no deadline. Only requests with the same
+    `cache_salt` share cached prefixes, so that answer times reveal nothing about others' prompts;
+    None is the tenant's own salt. `num_together` is the number of answers requested at once, this
+    one included; large numbers leave room for others (wide.py).
     """
 
     tenant: str = ""
@@ -58,5 +58,5 @@ class Service:
 
     @property
     def salt(self) -> str:
-        """A tenant's own salt is none that another can name."""
+        """Returns the salt. No tenant can name another tenant's default salt."""
         return f"tenant {self.tenant}" if self.cache_salt is None else f"salt {self.cache_salt}"

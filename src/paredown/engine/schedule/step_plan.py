@@ -1,18 +1,18 @@
-"""StepPlan: what a step computes."""
+"""StepPlan: the work of one step."""
 
 from dataclasses import dataclass, field
 
 from paredown.engine.request import Request
 
-# So many tokens of a request from its `num_computed_tokens` on, drafts included.
+# A number of tokens of a request from its `num_computed_tokens` on, drafts included.
 Chunk = tuple[Request, int]
 
 
 @dataclass(slots=True)
 class StepPlan:
-    """`page_copies`: (from, to), to be made in this order before anything is computed.
+    """`page_copies` are (from, to) pairs, to be copied in this order before anything is computed.
 
-    `is_repeated`: the chunks are those of the plan before, each request a token further.
+    `is_repeated` means that the chunks are those of the previous plan, each one token further.
     """
 
     chunks: list[Chunk] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""WaitingQueue: the requests that do not run yet, and which of them is next."""
+"""WaitingQueue: the requests that do not run yet, in the order in which they will."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -8,7 +8,7 @@ from paredown.engine.request import Request
 
 
 class WaitingQueue(Protocol):
-    """Holds each request once. A preempted request comes back with the rank that it had."""
+    """Holds each request once. A preempted request returns with its former rank."""
 
     def __len__(self) -> int: ...
 
@@ -17,14 +17,15 @@ class WaitingQueue(Protocol):
     def push(self, request: Request, /) -> None: ...
 
     def first(self) -> Request:
-        """The one to run next; it stays. The queue must not be empty."""
+        """Returns the request to run next without removing it. The queue must not be empty."""
         ...
 
     def remove(self, request: Request, /) -> None: ...
 
 
 class RankedQueue:
-    """By (rank, id), smallest first: O(log n), with entries of removed requests left to come up."""
+    """Orders by (rank, id), smallest first, in O(log n); entries of removed requests stay until
+    they surface."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Request]] = []

@@ -26,15 +26,15 @@ _PER_RESERVED = 4
 
 
 class WideRequests:
-    """Says what those among the running may have; `lanes` is None where tenants are served alike,
-    which parts the places otherwise."""
+    """Decides what wide requests may take. `lanes` is None with fair shares, which divide the
+    places differently."""
 
     def __init__(self, num_places: int, pool: PagePool, lanes: "Lanes | None") -> None:
         self._num_places = num_places
         self._pool = pool
         self._num_wide_places = num_places - num_places // _PER_RESERVED
         self._lanes = lanes
-        # Steps since others ran.
+        # Steps since other requests ran.
         self._num_steps_alone = SOON_STEPS
         # What the next step may still compute of their prompts; None for any number.
         self._num_prompt_tokens: int | None = None
@@ -47,7 +47,7 @@ class WideRequests:
         return is_short or num_wide >= self._num_wide_places or not self._has_prompt_room
 
     def open_lanes(self, running: list[Request]) -> None:
-        """To be called before the first of the queue is asked for."""
+        """Must be called before the queue is asked for its first request."""
         if self._lanes is not None and self._lanes.wide:
             self._lanes.is_wide_closed = self.is_closed(running)
 
@@ -84,7 +84,8 @@ class WideRequests:
         return self._num_prompt_tokens is None or self._num_prompt_tokens >= PAGE_SIZE
 
     def must_look(self, running: list[Request], *, has_pages: bool) -> bool:
-        """Whether the next step differs from the one before it, since others are to start."""
+        """Returns whether the next step must differ from the previous one because others will
+        start."""
         return self._num_due(running, has_pages) > 0 and _num_wide(running) > 0
 
     def taking_part(self, running: list[Request], *, has_pages: bool) -> list[Request]:
@@ -108,7 +109,7 @@ class WideRequests:
         return found
 
     def _num_due(self, running: list[Request], has_pages: bool) -> int:
-        """Others that start in the next step."""
+        """Returns how many other requests start in the next step."""
         if self._lanes is None or not has_pages:
             return 0
         return min(len(self._lanes.others), self._num_places - len(running))
@@ -119,7 +120,8 @@ def _num_wide(running: list[Request]) -> int:
 
 
 class Lanes:
-    """Implements WaitingQueue over two: when no place is left for wide requests, others go on."""
+    """Implements WaitingQueue over two queues: when no place is left for wide requests, others go
+    on."""
 
     def __init__(self, make_queue: Callable[[], WaitingQueue]) -> None:
         self.others, self.wide = make_queue(), make_queue()

@@ -1,26 +1,27 @@
-"""How many draft tokens to ask for: as many as raise the tokens per second of the step, as
-measured.
+"""Chooses how many draft tokens to request: as many as raise the measured tokens per second.
 
-A step that takes n tokens lasts T(n). Where memory binds, T hardly grows with the first tokens,
-because the weights are read once for all of them (the flat part of the roofline); where arithmetic
-binds, it grows in proportion. Request i's draft token is accepted with probability a_i when all
-before it did, so K_i draft tokens give it g_i = a_i + a_i^2 + ... + a_i^K_i tokens more:
+A step of n tokens takes T(n). Where memory bandwidth is the limit, T hardly grows with the first
+tokens, because the weights are read once for all of them (the flat part of the roofline). Where
+arithmetic is the limit, T grows in proportion. Request i's draft token is accepted with probability
+a_i if all before it were. K_i draft tokens therefore yield g_i = a_i + a_i^2 + ... + a_i^K_i more
+tokens:
 
     tokens per second = (N + s sum g_i) / (T(n + sum K_i) + D(max K_i))
 
-N requests get a token in any case, and D(k) is the time of drafting k tokens for all. Draft tokens
-are added one by one, the most probable first, or all first ones before all second ones, and the
-best rate wins. No draft token at all wins where that pays best: in a large batch, with bad draft
-tokens, with a dear draft model.
+N requests get a token in any case, and D(k) is the time to draft k tokens for all. Draft tokens are
+added one by one, either by probability or all first ones before all second ones; the best rate
+wins. Zero draft tokens win where that is best: in a large batch, with poor drafts, or with an
+expensive draft model.
 
-s is 1 where others wait for a place. Where nobody does, a request that ends sooner only leaves a
-smaller batch, whose steps may be no shorter; all have ended when the slowest has. So s is e + (1 -
-e) m: of what is gained the share e is gained by all (evenness.py), and the rest counts as much as a
-token less in a step saves of what one takes, m.
+s is 1 while requests wait for a place. Otherwise a request that ends early only leaves a smaller
+batch, whose steps may be no shorter, and the batch ends with the slowest request. So s = e + (1 -
+e) m. The share e of the gain benefits all requests (evenness.py). The rest counts by m, the saving
+from one token less in a step relative to an average token.
 
-T, D and a_i are measured while the engine runs (measured_step_cost.py). They are estimates, and not
-all is in them: a draft model has to catch up with what was not drafted, a neighbour may come to the
-machine. So what drafting really cost is kept count of (debt.py), and it ends where that is a loss.
+T, D and a_i are measured while the engine runs (measured_step_cost.py). These estimates miss some
+costs: a draft model must catch up with tokens it did not draft, and other programs may slow the
+machine. The real cost of drafting is therefore recorded too (debt.py), and drafting stops where it
+loses.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,71 +35,72 @@ from paredown.engine.speculate.evenness import Evenness
 from paredown.engine.speculate.measured_step_cost import MeasuredStepCost
 from paredown.engine.speculate.round_cost import RoundCost
 
-# What is not taken for so many steps, draft tokens or none, is taken a few times, to be measured
-# anew; where it did not pay then, after twice as many steps the next time, up to the last number.
-# Of several requests draft tokens are tried less often, as each step tells more.
+# A choice (draft tokens or none) that was not made for this many steps is tried a few times to
+# measure it again. If it did not pay, the next try comes after twice as many steps, up to the last
+# number. With several requests, tries are rarer because each step tells more.
 PROBE_STEPS = 128
 MAX_PROBE_STEPS = 1024
 _NUM_PROBES = 4
 _MIN_PROBES = 2
-# Of so many requests: for all of a batch a draft model has much to catch up with.
+# The number of requests in a try. With a whole batch, a draft model would have much to catch up
+# with.
 _NUM_PROBED = 4
-# For so long after draft tokens a step without them takes longer than the next ones: in the
-# processor's caches is what drafting needed (1.7 times at 200 us a step, docs/log.md). Such steps
-# tell nothing.
+# A step without draft tokens is slower for this long after drafting, which has displaced the
+# model's data in the processor's caches (docs/log.md). Such steps are not measured.
 _SETTLING_S = 0.002
-# A choice is kept for so many steps of the same requests: choosing takes time, too.
+# A choice is kept for this many steps of the same requests, because choosing takes time too.
 _KEEP_STEPS = 4
-# Where no draft token pays, for so many steps nothing is asked, looked up or measured; for more of
-# them where asking and looking in vain would take more than a share of the time. Of several
-# requests it is smaller: that one of them begins to repeat itself is worth little to the others.
+# A rest: the number of steps without any proposing or measuring once no draft token pays. It is
+# longer if fruitless proposing would exceed a share of the time. With several requests that share
+# is smaller, since one repetitive request helps the others little.
 _REST_STEPS = 16
 _MAX_REST_STEPS = 128
 _SHARE_IN_VAIN = 0.0025
 _SHARE_IN_VAIN_ALONE = 0.005
-# So many of the last steps of a rest count as steps without draft tokens.
+# How many of a rest's last steps are measured as steps without draft tokens.
 _NUM_OF_REST = 3
-# Draft tokens that may follow the best number before the search ends: a step is as long for the
-# first token of a kernel's tile as for the last.
+# How many draft tokens beyond the best number the search tries: within a kernel's tile, the first
+# token costs as much as the last.
 _LOOKAHEAD = 16
-# A step or a call of a proposer that takes so many times the usual was interrupted.
+# A step or a proposer call that takes this many times the usual was interrupted.
 _INTERRUPTED = 1.25
 # Draft tokens less probable than this are not considered.
 _MIN_PROBABILITY = 0.02
-# Measured times are not exact: drafting must promise to be faster by this to begin, and to go on. A
-# draft model that is left alone for a while has to catch up.
+# Measured times are inexact: drafting must promise this gain to begin, and to go on. A draft model
+# that pauses must catch up.
 _MIN_GAIN = 1.03
 _MIN_GAIN_ON = 1.01
-# The share of draft tokens that come true, before the first was tested, and how many it counts for.
+# The prior acceptance rate, and how many draft tokens it counts for.
 _FIRST_RATE = 0.7
 _FIRST_WEIGHT = 8.0
 _PRIOR_WEIGHT = 4.0
-# What is left of what was seen of a request's draft tokens when none pays for it, but for others,
-# and when none does for anyone and a rest follows.
+# The share of a request's history that is kept when drafting does not pay for it but does for
+# others, and when it pays for none and a rest follows.
 _KEPT_AMONG_OTHERS = 0.9
 _KEPT_IN_REST = 0.5
 
 
 @dataclass(kw_only=True)
 class Acceptance:
-    """How often draft tokens are accepted. Old counts fade, so that it follows the text."""
+    """Estimates how often draft tokens are accepted. Old counts fade, so that the estimate follows
+    the text."""
 
     fading: float = 0.95
     accepted: float = 0.0
     tested: float = 0.0
 
     def observe(self, num_proposed: int, num_accepted: int) -> None:
-        """A draft token after a rejected one was not tested."""
+        """Records a draft. Tokens after a rejected one were not tested."""
         self.accepted = self.fading * self.accepted + num_accepted
         self.tested = self.fading * self.tested + min(num_accepted + 1, num_proposed)
 
     def fade(self, share: float) -> None:
-        """Only so much is left of what was seen: the rate moves towards the prior."""
+        """Keeps only this share of the counts, so that the rate moves towards the prior."""
         self.accepted *= share
         self.tested *= share
 
     def rate(self, prior: float, weight: float) -> float:
-        """The share of tested draft tokens that were accepted, with `weight` draft tokens of
+        """Returns the accepted share of tested draft tokens, with `weight` draft tokens at the rate
         `prior` added."""
         return (self.accepted + prior * weight) / (self.tested + weight)
 
@@ -113,12 +115,12 @@ class Adapter:
     cost: MeasuredStepCost = field(default_factory=MeasuredStepCost)
     rounds: RoundCost = field(default_factory=RoundCost)
     debt: Debt = field(default_factory=Debt)
-    # Of all requests; slow, and what a new one starts from.
+    # Over all requests; it fades slowly and is the prior of a new request.
     overall: Acceptance = field(default_factory=lambda: Acceptance(fading=0.99))
     evenness: Evenness = field(default_factory=Evenness)
     _requests: dict[int, Acceptance] = field(default_factory=dict)
     _chosen: dict[int, int] = field(default_factory=dict)
-    # The tokens of the step that was chosen for, and since how many steps.
+    # The number of tokens of the step that was chosen for, and the steps since then.
     _num_tokens: int = 0
     _age: int = 0
     _num_since_draft: int = 0
@@ -126,20 +128,20 @@ class Adapter:
     _num_probes: int = 0
     _is_probing: bool = False
     _num_plain_probes: int = 0
-    # Of a rest that is to follow.
+    # The length of the coming rest.
     _num_rest_steps: int = 0
     _since_draft_s: float = inf
     _probe_steps: int = PROBE_STEPS
     _plain_probe_steps: int = PROBE_STEPS
 
     def take_rest(self) -> int:
-        """For how many steps to come there is nothing to choose: those are left alone, and what
-        they took is told before the next one. To be asked after each other step."""
+        """Returns how many of the next steps need no choice. Report what they took before the next
+        choice. Call this after every other step."""
         num_steps, self._num_rest_steps = self._num_rest_steps, 0
         return num_steps
 
     def observe_rest(self, steps: Sequence[tuple[int, float]]) -> None:
-        """Steps that were left alone: their tokens and seconds."""
+        """Records the tokens and seconds of the steps of a rest."""
         if not steps:
             return
         rested_s = sum(seconds for _, seconds in steps)
@@ -154,9 +156,9 @@ class Adapter:
     def choose(
         self, limits: dict[int, int], num_tokens: int, *, is_queued: bool = False
     ) -> dict[int, int]:
-        """K by request id, at most its limit, and 0 where it is left out; `num_tokens` is the step
-        without draft tokens, `is_queued` whether others wait for a place."""
-        if not any(limits.values()):  # prompts and last tokens: nothing that does not pay
+        """Returns K by request id, at most its limit; a missing id means 0. `num_tokens` is the
+        step without draft tokens; `is_queued` says whether requests wait for a place."""
+        if not any(limits.values()):  # prompts and last tokens say nothing about gains
             return limits
         if self._num_since_none >= self._plain_probe_steps:
             self._num_plain_probes = _NUM_PROBES
@@ -193,7 +195,7 @@ class Adapter:
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
                     self._requests[one].fade(share_kept)
-            # A size that is tried for the first time is not kept.
+            # A first try of a new step size is not kept.
             is_known = self.cost.is_known(num_tokens + sum(self._chosen.values()))
             self._num_tokens, self._age = num_tokens, 0 if is_known else _KEEP_STEPS
         return {one: min(self._chosen[one], limit) for one, limit in limits.items()}
@@ -201,8 +203,8 @@ class Adapter:
     def trim(
         self, found: dict[int, int], num_tokens: int, *, is_queued: bool = False
     ) -> dict[int, int]:
-        """How many of the draft tokens found for each request the step is to check, all of them
-        where none is missing. What it took to draft them is spent."""
+        """Returns how many of each request's drafts the step should check: all of them unless some
+        are missing. The time to draft them is already spent."""
         for one, count in found.items():
             self.evenness.observe(one, count > 0)
         if (
@@ -248,8 +250,9 @@ class Adapter:
         num_accepted: int = 0,
         drafting_s: float = 0.0,
     ) -> None:
-        """A step of `num_tokens` tokens, `num_draft_tokens` of them draft tokens, of which
-        `num_accepted` came true, took `seconds`; drafting took `drafting_s` before it."""
+        """Records a step of `num_tokens` tokens in `seconds`. Of these, `num_draft_tokens` were
+        draft tokens and `num_accepted` of those were accepted. Drafting took `drafting_s` before
+        it."""
         num_plain = num_tokens - num_draft_tokens
         is_settled = self._since_draft_s >= _SETTLING_S
         if num_draft_tokens or is_settled:
@@ -262,7 +265,7 @@ class Adapter:
                 self._num_rest_steps = max(self._num_rest_steps, num_steps)
         elif self.cost.is_within(num_plain):
             plain_s = self.cost.typical(num_plain)
-            # An interrupted step tells nothing.
+            # An interrupted step is not measured.
             usual_s = next(self.cost.estimates(num_tokens, 0), 0.0)
             limit_s = _INTERRUPTED * max(usual_s, plain_s)
             taken_s = min(seconds, limit_s) + min(drafting_s, limit_s)
@@ -276,8 +279,8 @@ class Adapter:
             self._num_plain_probes = max(self._num_plain_probes - 1, 0)
 
     def observe_drafting(self, num_rounds: int, seconds: float) -> None:
-        """Drafting up to `num_rounds` tokens for each request took `seconds`. After steps without
-        draft tokens a draft model has more to compute than it will have next time."""
+        """Records that drafting up to `num_rounds` tokens for each request took `seconds`. After
+        steps without draft tokens, a draft model computes more than it will the next time."""
         if self._num_since_draft == 0:
             self.rounds.observe(num_rounds, seconds)
 
@@ -300,15 +303,16 @@ def best_counts(
     worth: float = 1.0,
     min_gain: float = _MIN_GAIN,
 ) -> list[int]:
-    """The K_i of the highest tokens per second (see the top of this file); `num_tokens` is the step
-    without draft tokens, `rounds_s[k - 1]` is D(k), all 0 where there are none, `worth` is s."""
+    """Returns the K_i with the most tokens per second (see the top of this file). `num_tokens` is
+    the step without draft tokens. `rounds_s[k - 1]` is D(k), all 0 for a proposer without rounds;
+    `worth` is s."""
     counts = [0] * len(rates)
     plain_s = next(cost.estimates(num_tokens, 0), 0.0)
     if not plain_s:
         return counts
     best, best_order = len(rates) / plain_s * min_gain, list[int]()
-    # A round of drafting for one request is free for the others: then all first draft tokens come
-    # before all second ones.
+    # Once a round is drafted for one request, it is free for the others, so also try all first
+    # draft tokens before all second ones.
     for by_rounds in (False, True) if any(rounds_s) and len(rates) > 1 else (False,):
         num_gained, num_rounds, num_best = float(len(rates)), 0, 0
         order: list[int] = []
@@ -335,8 +339,8 @@ def best_counts(
 def _candidates(
     rates: Sequence[float], limits: Sequence[int], by_rounds: bool
 ) -> Iterator[tuple[float, int, int]]:
-    """(probability, place in the draft, request): the most probable draft token first, of equal
-    ones the earlier place; or place by place."""
+    """Yields (probability, place in the draft, request): the most probable draft token first, ties
+    by the earlier place; or, with `by_rounds`, place by place."""
     heap = [(0, -rate, 1, i) for i, rate in enumerate(rates) if limits[i]]
     heapify(heap)
     while heap:

@@ -1,46 +1,45 @@
-"""Debt: what drafting has cost more than it gave, and how long it is to be left alone for that.
+"""Debt: the net loss of drafting, and how long drafting must pause to make up for it.
 
-A step without draft tokens gives n tokens in T(n). One with draft tokens, a of which came true,
-gives n + a in the time t, which n + a tokens would have taken (1 + a / n) T(n) without. The
-difference is a loss or a gain. Losses add up; gains make up for losses, but none is kept for later.
-A debt of a few steps may be chance, one beyond is due: then nothing is drafted until it is paid off
-by `SHARE` of the time that goes by. So drafting in vain takes no more than about that share of the
-time, whatever it is that was not foreseen.
+A step without draft tokens yields n tokens in T(n). A step with draft tokens, a of them accepted,
+yields n + a tokens in time t. Without drafts, n + a tokens would have taken (1 + a / n) T(n). The
+difference is a loss or a gain. Losses add up; gains offset losses but are not saved. A debt of a
+few steps may be chance. Beyond that it is due: drafting stops until `SHARE` of the elapsed time has
+paid it off. Fruitless drafting thus costs about that share of the time at most, whatever the cause.
 
-T(n) was measured before; a neighbour that came to the machine since makes every step with draft
-tokens look dear. So a few steps without draft tokens tell what T(n) is after, and what was owed is
-reckoned with the middle of both.
+T(n) was measured earlier. If another program has slowed the machine since, every step with draft
+tokens looks expensive. So a few steps without draft tokens measure T(n) again, and the debt is
+recomputed with the mean of both.
 """
 
 import statistics
 
 SHARE = 0.01
-# In steps without draft tokens, of one request and of many: chance evens out among many.
+# In steps without draft tokens, for one request and for many; chance evens out among many.
 _LIMIT_STEPS = 4.0
 _LIMIT_STEPS_ALONE = 8.0
 
 
-# So many steps without draft tokens tell what one takes now.
+# Number of steps without draft tokens that measure the current T(n).
 _NUM_AFTER = 4
-# T(n) differs from one measurement to the next; a machine is slower from here on.
+# T(n) varies between measurements; beyond this factor the machine has become slower.
 _SLOWER = 1.25
 
 
 class Debt:
-    """In seconds."""
+    """Tracks the debt in seconds."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.is_due = False
         self._limit_s = 0.0
-        # Since T(n) was last measured: T(n) then, and how many times it was set against a step.
+        # Since T(n) was last measured: its value then, and how many steps it was compared with.
         self._before_s = 0.0
         self._num_before = 0.0
         self._after_s: list[float] = []
 
     def owe(self, seconds: float, plain_s: float, num_plain_tokens: int, num_accepted: int) -> None:
-        """A step with draft tokens took `seconds`; without them it would have taken `plain_s` and
-        given `num_accepted` tokens fewer."""
+        """Records that a step with draft tokens took `seconds`. Without them it would have taken
+        `plain_s` and yielded `num_accepted` fewer tokens."""
         num_steps = 1 + num_accepted / num_plain_tokens
         self.seconds = max(self.seconds + seconds - plain_s * num_steps, 0.0)
         if plain_s != self._before_s:
@@ -51,8 +50,8 @@ class Debt:
         self.is_due = self.is_due or self.seconds > self._limit_s
 
     def pay(self, seconds: float, drafting_s: float, *, is_settled: bool = True) -> None:
-        """A step without draft tokens took `seconds`, after they were looked for in vain for
-        `drafting_s`. Without `is_settled` it tells nothing of those after it."""
+        """Records a step of `seconds` without draft tokens, after a fruitless search of
+        `drafting_s`. With `is_settled` False the step is not typical of later ones."""
         self.seconds += drafting_s
         self.pay_for(seconds)
         if not is_settled:
@@ -62,13 +61,13 @@ class Debt:
             self._reckon_anew(statistics.median(self._after_s))
 
     def pay_for(self, seconds: float) -> None:
-        """So many seconds went by in steps without draft tokens."""
+        """Records that `seconds` went by in steps without draft tokens."""
         self.seconds = max(self.seconds - SHARE * seconds, 0.0)
         self.is_due = self.is_due and self.seconds > 0
 
     @property
     def is_reckoned(self) -> bool:
-        """Whether enough steps without draft tokens were seen since there were draft tokens."""
+        """Returns whether enough steps without draft tokens followed the last draft."""
         return not self._num_before
 
     def _reckon_anew(self, after_s: float) -> None:

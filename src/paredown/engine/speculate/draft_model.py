@@ -1,9 +1,9 @@
 """Speculative decoding with a draft model (Leviathan et al. 2023, arXiv 2211.17192): a small model
-of the same vocabulary writes the draft, a token at a time, for all requests together.
+of the same vocabulary drafts token by token, for all requests together.
 
-The draft model is a second Executor with pages of its own. What it has computed of a request and
-came true stays; the rest is computed over. A call of `propose` is one call of the executor: what
-was missing and the first draft token are one step, and between two draft tokens nobody is asked.
+The draft model is a second Executor with its own pages. The tokens that it computed and that were
+accepted stay; the rest is computed again. A call of `propose` is one call of the executor: missing
+tokens and the first draft token form one step, and nothing happens between two draft tokens.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,16 @@ from paredown.executors.protocol import DraftingExecutor, SequenceSlice
 from paredown.executors.sampler import SamplingState
 from paredown.spec.kv import PAGE_SIZE
 
-# A prompt is computed in pieces, a piece a call, so that nobody waits for the whole of it.
+# Prompts are computed in pieces of this size, one per call, so that no request waits for a whole
+# prompt.
 MAX_PREFILL_TOKENS = 512
 
 
 @dataclass(slots=True)
 class _Sequence:
-    """The first `num_certain` tokens of a request are computed, then the draft tokens `drafted`;
-    all as those of a long text (`ModelSpec.rotary_switch`) where it `is_long`."""
+    """A request in the draft model: its first `num_certain` tokens are computed, then the tokens in
+    `drafted`. With `is_long` they are computed as those of a long text (`ModelSpec.rotary_switch`).
+    """
 
     pages: list[int] = field(default_factory=list)
     num_certain: int = 0
@@ -31,7 +33,8 @@ class _Sequence:
     drafted: list[int] = field(default_factory=list)
 
     def keep_what_came_true(self, token_ids: list[int]) -> None:
-        """The last token is computed again in any case: its logits are wanted."""
+        """Keeps the computed tokens that agree with `token_ids`. The last token is always computed
+        again, because its logits are needed."""
         for token_id in self.drafted:
             if self.num_certain >= len(token_ids) or token_ids[self.num_certain] != token_id:
                 break
@@ -41,18 +44,19 @@ class _Sequence:
 
 
 class DraftModelProposer:
-    """Draft tokens are drawn with the request's own parameters and noise, so that they tend to be
-    what the target draws.
+    """Drafts are drawn with the request's own parameters and noise, so that they tend to equal the
+    target's tokens.
 
-    A request that is too long for the draft model's context or pages, or holds a token that it does
-    not have, gets no draft. (Checkpoints of one tokenizer may pad it to different sizes.)
+    A request gets no draft if it is too long for the draft model's context or pages, or holds a
+    token outside its vocabulary. (Checkpoints of one tokenizer may pad the vocabulary to different
+    sizes.)
     """
 
     def __init__(self, executor: DraftingExecutor) -> None:
         self.executor = executor
         self._pool = PagePool(executor.num_pages)
         self._sequences: dict[int, _Sequence] = {}
-        # Ids of the requests that the call under way is about.
+        # The requests of the current call, by id.
         self._asked: set[int] = set()
 
     def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
@@ -67,7 +71,7 @@ class DraftModelProposer:
                 continue
             token_ids, start = ask.request.token_ids, sequence.num_certain
             num_missing = len(token_ids) - start - 1
-            # Behind a piece of a prompt there is nothing to propose yet.
+            # After a partial prompt there is nothing to propose yet.
             is_whole = num_missing <= budget
             end = len(token_ids) if is_whole else start + budget
             budget -= min(num_missing, budget)
@@ -103,8 +107,8 @@ class DraftModelProposer:
         assert len(set(owned)) == len(owned) == self._pool.num_pages - self._pool.num_free
 
     def _room(self, ask: Ask) -> int:
-        """How much the draft model's context lets it propose, on this side of the length at which
-        all tokens turn otherwise."""
+        """Returns how many tokens the context leaves for a draft, without crossing the length at
+        which all tokens are rotated differently."""
         num_tokens, spec = len(ask.request.token_ids), self.executor.spec
         end = spec.max_positions
         if spec.rotary_switch is not None and num_tokens <= spec.rotary_switch:
@@ -116,7 +120,7 @@ class DraftModelProposer:
         return switch is not None and len(request.token_ids) > switch
 
     def _ready(self, ask: Ask) -> _Sequence | None:
-        """The request's sequence, with pages for its draft; None where there can be none."""
+        """Returns the request's sequence with pages for its draft, or None if there can be none."""
         request, num_draft_tokens = ask.request, self._room(ask)
         if num_draft_tokens < 1:
             return None
@@ -124,7 +128,7 @@ class DraftModelProposer:
         if sequence is None:
             sequence = self._sequences[request.id] = _Sequence()
         if sequence.is_long != self._turns_as_long(request):
-            # Computed anew, in the pages that it has.
+            # It is computed anew in its existing pages.
             sequence.num_certain, sequence.drafted = 0, []
             sequence.is_long = not sequence.is_long
         if not self._grow(sequence, len(request.token_ids) + num_draft_tokens - 1):
@@ -135,8 +139,8 @@ class DraftModelProposer:
         return sequence
 
     def _grow(self, sequence: _Sequence, num_tokens: int) -> bool:
-        """Pages for `num_tokens`. Requests that are not asked about now give up theirs if need be:
-        they wait, and would be computed anew."""
+        """Allocates pages for `num_tokens`. If needed, requests outside the current call lose
+        theirs: they are waiting and can be computed anew."""
         missing = -(-num_tokens // PAGE_SIZE) - len(sequence.pages)
         if missing <= 0:
             return True

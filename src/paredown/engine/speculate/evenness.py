@@ -1,20 +1,20 @@
-"""Evenness: whether drafting helps all requests of a batch alike, or some of them not at all.
+"""Evenness: whether drafting helps all requests of a batch alike.
 
-Where nobody waits for a place, a request that ends sooner than the others only leaves a smaller
-batch; all have ended when the slowest has. What counts in full is what all gain.
+While nobody waits for a place, a request that ends early only leaves a smaller batch, and the batch
+ends with its slowest request. Only a gain that all requests share counts in full.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Calls that are taken to have gone for a request as for all, before its own are counted.
+# Each request starts with this many calls at the success rate of all requests.
 _PRIOR_CALLS = 0.5
 _FADING = 0.995
 
 
 @dataclass(slots=True)
 class _Calls:
-    """The calls of a proposer: how many found something to propose."""
+    """A proposer's calls, and how many of them found something."""
 
     num_found: float = 0.0
     num_calls: float = 0.0
@@ -30,7 +30,7 @@ class Evenness:
     _requests: dict[int, _Calls] = field(default_factory=dict)
 
     def observe(self, request_id: int, is_found: bool) -> None:
-        """Draft tokens were asked for, and found or not."""
+        """Records whether a request for draft tokens found any."""
         self._overall.add(is_found, _FADING)
         self._requests.setdefault(request_id, _Calls()).add(is_found)
 
@@ -38,9 +38,9 @@ class Evenness:
         self._requests.pop(request_id, None)
 
     def value(self, rates: Mapping[int, float]) -> float:
-        """From 0 to 1: the probability that the next token of a request is found and drafted right,
-        of the request where it is least beside the mean. `rates` are those of draft tokens that
-        were found, by request id."""
+        """Returns, from 0 to 1, the lowest probability over the requests that the next token is
+        found and drafted correctly, divided by their mean. `rates` are the acceptance rates of
+        found draft tokens by request id."""
         overall = self._overall
         if len(rates) < 2 or not overall.num_found:
             return 1.0
@@ -50,6 +50,6 @@ class Evenness:
             one = self._requests.get(request_id, _Calls())
             found = one.num_found + _PRIOR_CALLS * usual
             chances.append(rate * found / (one.num_calls + _PRIOR_CALLS))
-        # What was found long ago counts for so little in the end that products of it are zero.
+        # Old observations fade so far that their products can become zero.
         total = sum(chances)
         return min(chances) * len(chances) / total if total > 0.0 else 1.0

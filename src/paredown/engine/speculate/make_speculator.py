@@ -1,4 +1,4 @@
-"""From a configuration to a speculator: what its proposer needs is loaded and checked here."""
+"""Builds a speculator from its configuration, and loads and checks what its proposer needs."""
 
 from paredown.engine.prompt import encode_prompt
 from paredown.engine.speculate.draft_model import DraftModelProposer
@@ -26,12 +26,12 @@ def make_speculator(
     tokenizer: Tokenizer,
     options: RunOptions | None = None,
 ) -> Speculator:
-    """A speculator for an engine over `executor`. A draft model runs on the executor, the device
-    and the threads of `options`, with as many pages as the model has; weights that it has in floats
-    are rounded to int8.
+    """Returns a speculator for an engine over `executor`. A draft model runs on the executor,
+    device and threads of `options`, with as many pages as the model; its float weights are rounded
+    to int8.
 
-    Raises ConfigError for drafts that do not fit in the context, references that hold other
-    tokens and a draft model with another vocabulary, and what loading a draft model raises.
+    Raises ConfigError for drafts that do not fit the context, references with tokens outside the
+    vocabulary, and a draft model with another vocabulary. Raises what loading a draft model raises.
     """
     config.check_context(executor.spec.max_positions)
     options = RunOptions() if options is None else options

@@ -1,4 +1,4 @@
-"""MeasuredStepCost: seconds of a step by its number of tokens, from the steps themselves."""
+"""MeasuredStepCost: seconds of a step by its number of tokens, measured on the steps themselves."""
 
 import statistics
 from bisect import bisect_left
@@ -6,20 +6,20 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import accumulate
 
-# Sizes of steps that are told apart: every small one, because kernels change their form there, then
-# four to each doubling.
+# Step sizes that are told apart: every small one, because kernels differ there, then four to each
+# doubling.
 _SIZES: list[int] = [*range(1, 18), *((1 << i) * k for i in range(2, 12) for k in (5, 6, 7, 8))]
 _NUM_SAMPLES = 9
-# Fewer may be anything.
+# Fewer samples say nothing.
 _MIN_SAMPLES = 3
-# Samples so many steps old do not count beside a new one; without a new one they do for a while.
+# Samples older than this many steps are dropped once there are new ones.
 _STALE_STEPS = 16
 _FORGET_STEPS = 500
 
 
 class Least:
-    """The least of the last few values: what is in the way only ever adds to a time. 0 while there
-    are too few."""
+    """The minimum of the last few values, since disturbances only add time. It is 0 while there are
+    too few."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=_NUM_SAMPLES)
@@ -36,29 +36,28 @@ class Least:
 
     @property
     def median(self) -> float:
-        """The median of the last few values; the least where there are too few."""
+        """Returns the median of the last few values, or the minimum where there are too few."""
         return statistics.median(self._values) if len(self._values) >= _MIN_SAMPLES else self.value
 
     def start_anew(self) -> None:
-        """Drops the values; the least of them stays until there are enough new ones."""
+        """Drops the values; their minimum stays until there are enough new ones."""
         self._values.clear()
 
 
 class MeasuredStepCost:
-    """The least by size, and no more than that of any larger one. Between two known sizes the
-    seconds are on a line, and above the largest known one on the line from the smallest to it, up
-    to twice its size.
+    """Keeps the minimum by size, capped by that of any larger size. Estimates are linear between
+    known sizes. Above the largest, up to twice its size, they follow the line through the smallest
+    and the largest.
 
-    Samples of a size belong together when they were taken near in time: after `_STALE_STEPS` steps
-    without that size the old ones make way for new ones, since a neighbour may have come to the
-    machine, or gone.
+    Samples of a size belong together if they are close in time. After `_STALE_STEPS` steps without
+    that size, new samples replace old ones, since the load on the machine may have changed.
     """
 
     def __init__(self) -> None:
         self._seconds: dict[int, Least] = {}
         self._last_seen: dict[int, int] = {}
         self._num_steps = 0
-        # Sizes and their seconds as `_least_by_size` finds them, until one of the seconds changes.
+        # The sizes and seconds of `_least_by_size`, until a value changes.
         self._curve: tuple[list[int], list[float]] | None = None
 
     def observe(self, num_tokens: int, seconds: float) -> None:
@@ -78,25 +77,28 @@ class MeasuredStepCost:
             self._curve = None
 
     def is_known(self, num_tokens: int) -> bool:
-        """Whether steps of about this size were seen."""
+        """Returns whether steps of about this size were measured."""
         found = self._seconds.get(_size(num_tokens))
         return found is not None and found.is_known
 
     def is_within(self, num_tokens: int) -> bool:
-        """Whether steps of about this size were seen, or smaller and larger ones."""
+        """Returns whether steps of about this size, or both smaller and larger ones, were
+        measured."""
         known, _ = self._least_by_size()
         return self.is_known(num_tokens) or (bool(known) and known[0] <= num_tokens <= known[-1])
 
     def typical(self, num_tokens: int) -> float:
-        """The median of the last steps of this size; what is estimated where there are none."""
+        """Returns the median of the last steps of this size, or an estimate where there are
+        none."""
         found = self._seconds.get(_size(num_tokens))
         if found is not None and found.is_known:
             return found.median
         return next(self.estimates(num_tokens, 0), 0.0)
 
     def saved_share(self, num_tokens: int) -> float:
-        """What a token less in a step saves, as a share of what one takes on average: 0 where the
-        weights bind, 1 where arithmetic does, and 0 while no smaller steps were seen."""
+        """Returns the time that one token less saves, as a share of an average token's time. It is
+        0 where reading weights is the limit, 1 where arithmetic is, and 0 while no smaller steps
+        were measured."""
         known, _ = self._least_by_size()
         step_s = self.typical(num_tokens)
         if not known or known[0] >= num_tokens or not step_s:
@@ -105,8 +107,8 @@ class MeasuredStepCost:
         return min(saved_s * num_tokens / step_s, 1.0)
 
     def estimates(self, num_tokens: int, max_more: int) -> Iterator[float]:
-        """Seconds of steps of `num_tokens`, one more, and so on up to `max_more` more, or to where
-        a step would be a leap in the dark. Empty when nothing is known."""
+        """Yields the seconds of steps of `num_tokens`, one more, and so on up to `max_more` more,
+        or until an estimate would extrapolate too far. Yields nothing when nothing is known."""
         known, seconds = self._least_by_size()
         if not known:
             return
@@ -125,7 +127,7 @@ class MeasuredStepCost:
             yield above - (known[index] - size) / width * (above - below)
 
     def _least_by_size(self) -> tuple[list[int], list[float]]:
-        """The sizes that are known, and the seconds of each: no more than those of a larger one."""
+        """Returns the known sizes and their seconds, each capped by that of a larger size."""
         if self._curve is None:
             known = sorted(size for size, found in self._seconds.items() if found.is_known)
             values = [self._seconds[size].value for size in known]

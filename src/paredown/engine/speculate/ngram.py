@@ -1,5 +1,5 @@
-"""Prompt lookup decoding (Saxena, 2023): the last tokens of a request stood in its own prompt or
-answer before; what came next then is proposed to come next now."""
+"""Prompt lookup decoding (Saxena, 2023): finds the request's last tokens earlier in its prompt or
+answer, and proposes the tokens that followed there."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _OWN = 0
 
 
 class NgramProposer:
-    """Longest suffix match in prompt and answer, over an index that grows with them."""
+    """Finds the longest suffix match in prompt and answer with an index that grows with them."""
 
     def __init__(self, *, min_match: int) -> None:
         self._min_match = min_match
@@ -24,7 +24,7 @@ class NgramProposer:
         self._indexes.pop(request.id, None)
 
     def find(self, request: Request) -> SuffixMatch | None:
-        """The longest match in the request's own text."""
+        """Returns the longest match in the request's own text."""
         index = self._indexes.get(request.id)
         if index is None:
             index = self._indexes[request.id] = SuffixIndex(min_match=self._min_match)
@@ -32,7 +32,7 @@ class NgramProposer:
         return index.find(request.token_ids)
 
     def continue_from(self, request: Request, match: SuffixMatch, max_tokens: int) -> list[int]:
-        """What came after a match that `find` has found for the request."""
+        """Returns the tokens that followed a match of `find`."""
         return self._indexes[request.id].continue_from(match, max_tokens, own=_OWN)
 
     def _propose(self, ask: Ask) -> list[int]:

@@ -1,4 +1,4 @@
-"""Proposer: proposes the next tokens of requests, before the model is asked for them."""
+"""Proposer: proposes the next tokens of requests before the model computes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from paredown.executors.sampler import SamplingState
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request whose next `max_tokens` tokens, 1 or more, are to be proposed. A proposer changes
-    nothing of it, and leaves the `state` of its sampling, which lookups do without, as it was."""
+    """A request for which to propose up to `max_tokens` tokens, at least 1. A proposer must not
+    change the request, nor its sampling `state`, which lookups do without."""
 
     request: Request
     max_tokens: int
@@ -19,13 +19,14 @@ class Ask:
 
 
 class Proposer(Protocol):
-    """`token_ids` of a request only ever grows between two calls: draft tokens that were accepted,
-    and a token of the model's own after them. Not thread-safe."""
+    """Between two calls, a request's `token_ids` only grows: by accepted draft tokens and one token
+    of the model itself. Not thread-safe."""
 
     def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
-        """A draft for each ask, in their order: at most `max_tokens` draft tokens, or none."""
+        """Returns a draft for each ask, in order, with at most `max_tokens` draft tokens or
+        none."""
         ...
 
     def forget(self, request: Request) -> None:
-        """The request has ended, with these `token_ids`; it will not be asked about again."""
+        """Drops a request that has ended with these `token_ids`."""
         ...

@@ -1,5 +1,5 @@
-"""Inference with reference (LLMA, Yang et al. 2023, arXiv 2304.04487): the answer is expected to
-repeat passages of known texts, such as retrieved documents or the file that is being edited."""
+"""Inference with reference (LLMA, Yang et al. 2023, arXiv 2304.04487), for answers that repeat
+known texts, such as retrieved documents or an edited file."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from paredown.kernels.suffix_index import SuffixIndex
 
 
 class ReferenceTextProposer:
-    """Proposes what follows in a reference text where the request's last tokens stand in it.
+    """Proposes the tokens that follow the request's last tokens in a reference text.
 
-    `min_match` is the paper's trigger n. The paper goes on copying from where it last copied; the
+    `min_match` is the paper's trigger n. The paper resumes copying where it last copied; the
     longest match finds that place again. `texts` are token ids.
     """
 
@@ -24,7 +24,7 @@ class ReferenceTextProposer:
         return [self._propose(ask) for ask in asks]
 
     def forget(self, request: Request) -> None:
-        """Nothing of a request is kept."""
+        """Does nothing, because no request has any state here."""
 
     def _propose(self, ask: Ask) -> list[int]:
         match = self._index.find(ask.request.token_ids)

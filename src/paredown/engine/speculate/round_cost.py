@@ -1,16 +1,16 @@
-"""RoundCost: seconds of drafting k tokens one after the other, from the calls themselves."""
+"""RoundCost: seconds of drafting k tokens in sequence, measured on the calls themselves."""
 
 from itertools import pairwise
 
 from paredown.engine.speculate.measured_step_cost import Least
 
-# Where one length of drafts was measured alone, a token more takes this share of the mean of those.
+# With only one draft length measured, each further token costs this share of its mean per token.
 _SHARE_BEYOND = 0.5
 
 
 class RoundCost:
-    """The least by k. Between two known lengths the seconds are on a line, and on the same one
-    above; below the shortest one in proportion. 0 where nothing is known."""
+    """Keeps the minimum by k. Estimates are linear between and above known lengths, and
+    proportional below the shortest. They are 0 where nothing is known."""
 
     def __init__(self) -> None:
         self._seconds: dict[int, Least] = {}
@@ -19,7 +19,7 @@ class RoundCost:
         self._seconds.setdefault(num_rounds, Least()).add(seconds)
 
     def estimates(self, max_rounds: int) -> list[float]:
-        """Seconds of 1, 2, and so on up to `max_rounds`."""
+        """Returns the seconds of 1, 2, and so on up to `max_rounds` tokens."""
         known = {k: found.value for k, found in sorted(self._seconds.items()) if found.is_known}
         if not known:
             return [0.0] * max_rounds

@@ -1,8 +1,8 @@
-"""RoundedCheckpoint: a draft model's float weights as int8, rounded to nearest as they are loaded.
+"""RoundedCheckpoint: rounds a draft model's float weights to int8 as they are loaded.
 
-A draft model's time goes into reading its weights, of which the output layer is most. In int8 these
-are half the bytes, and its draft tokens are right as often as before
-(docs/internals/speculation.md). What it proposes changes no answer.
+A draft model spends its time on reading weights, most of them in the output layer. In int8 these
+are half the bytes, with the same acceptance (docs/internals/speculation.md). Drafts never change an
+answer.
 """
 
 from dataclasses import dataclass, fields
@@ -17,8 +17,8 @@ _SPEC = WeightSpec(dtype="int8")
 
 @dataclass(frozen=True, kw_only=True)
 class RoundedCheckpoint(Checkpoint):
-    """Weights that are stored as codes stay what they are, and so do tables, norms and routers. A
-    tied output layer is rounded all the same: `weight_specs` has it under the embedding's name."""
+    """Weights stored as codes stay unchanged, and so do embeddings, norms and routers. A tied
+    output layer is rounded as well: `weight_specs` lists it under the embedding's name."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "RoundedCheckpoint":
@@ -36,7 +36,7 @@ class RoundedCheckpoint(Checkpoint):
 
 
 def _rounded(weight: CoreWeight) -> CoreWeight:
-    """One scale for each row."""
+    """Rounds a weight with one scale per row."""
     if weight.spec.is_quantized:
         return weight
     return quantize(weight.dequantize(), _SPEC, "bf16")

@@ -1,4 +1,4 @@
-"""SpeculationConfig: who proposes draft tokens, and how many."""
+"""SpeculationConfig: which proposer to use, and how many draft tokens."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from paredown.shown import quoted
 SpeculationKind = Literal["ngram", "reference", "suffix", "draft"]
 KINDS: tuple[SpeculationKind, ...] = get_args(SpeculationKind)
 MAX_DRAFT_TOKENS = 64
-# Looking up is cheap, a draft model takes a step for each draft token.
+# Lookups are cheap; a draft model needs a step for each draft token.
 _DEFAULT_DRAFT_TOKENS: dict[SpeculationKind, int] = {
     "ngram": 16,
     "reference": 16,
@@ -21,13 +21,13 @@ _DEFAULT_DRAFT_TOKENS: dict[SpeculationKind, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SpeculationConfig:
-    """Checked when made; raises ConfigError.
+    """Validated on creation; raises ConfigError.
 
-    `kind`: "ngram" looks the last tokens up in the request's own text, "reference" in
-    `references` (texts or token ids), "suffix" in its own and earlier answers, of which it keeps
-    `max_cached_tokens` tokens; "draft" asks a smaller model of the same vocabulary, `draft_model`.
-    `max_draft_tokens` bounds a draft (None: by kind); `is_adaptive` lets each request's drafts be
-    shorter, or none, as that pays. A lookup needs `min_match` equal tokens.
+    `kind` "ngram" looks up the last tokens in the request's own text, and "reference" in
+    `references` (texts or token ids). "suffix" searches its own and earlier answers, of which it
+    keeps `max_cached_tokens` tokens. "draft" runs a smaller model of the same vocabulary,
+    `draft_model`. `max_draft_tokens` bounds a draft (None: by kind). `is_adaptive` shortens or
+    stops each request's drafts as it pays. A lookup needs `min_match` equal tokens.
     """
 
     kind: SpeculationKind
@@ -54,13 +54,13 @@ class SpeculationConfig:
 
     @property
     def num_draft_tokens(self) -> int:
-        """The longest draft."""
+        """Returns the length of the longest draft."""
         if self.max_draft_tokens is None:
             return _DEFAULT_DRAFT_TOKENS[self.kind]
         return self.max_draft_tokens
 
     def check_context(self, max_positions: int) -> None:
-        """Raises ConfigError for drafts that the context of a model cannot hold."""
+        """Raises ConfigError for drafts that do not fit a model's context."""
         if self.num_draft_tokens >= max_positions:
             raise ConfigError(
                 "drafts are longer than the context of the model allows",
@@ -75,7 +75,7 @@ class SpeculationConfig:
             )
 
     def _check_belongs(self, name: str, is_given: bool, kind: SpeculationKind) -> None:
-        """An option of another kind would do nothing."""
+        """Raises ConfigError for an option that only another kind uses."""
         if is_given and self.kind != kind:
             raise ConfigError(
                 f"{name} belongs to speculation of kind {kind!r}",

@@ -1,8 +1,7 @@
-"""Speculator: asks the proposer before a step, and learns from what the step made of the draft
-tokens.
+"""Speculator: gets drafts from the proposer before a step, and learns from their acceptance.
 
-The engine computes a request's draft tokens beside its last certain token, takes the next token at
-each of those places in turn, and goes on while it is the draft token (Engine._take_tokens).
+The engine computes a request's draft tokens together with its last certain token. It then draws the
+next token at each place in turn, as long as the draft token matches (Engine._take_tokens).
 """
 
 import logging
@@ -20,18 +19,18 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Speculator:
-    """Proposes draft tokens for the requests of one engine. A proposer that fails ends no answer:
-    it is not asked again, and `stats.failure` says why."""
+    """Proposes draft tokens for the requests of one engine. If the proposer fails, no answer ends:
+    it is not called again, and `stats.failure` says why."""
 
     def __init__(self, proposer: Proposer, config: SpeculationConfig) -> None:
         self.proposer = proposer
         self.config = config
         self.stats = SpeculationStats()
         self.adapter = Adapter()
-        # Of the step under way.
+        # Counts of the current step.
         self._num_draft_tokens = self._num_accepted = 0
         self._drafting_s = 0.0
-        # What it took to learn from the step before.
+        # The time spent on learning from the previous step.
         self._learning_s = 0.0
 
     def propose(
@@ -42,9 +41,9 @@ class Speculator:
         *,
         is_queued: bool = False,
     ) -> bool:
-        """Gives drafts to those whose next step computes their last token; returns whether anyone
-        has one now. `running` are all that the step will compute, of at most `max_step_tokens`
-        tokens; `is_queued`: others wait for a place among them."""
+        """Gives drafts to requests whose next step computes their last token; returns whether any
+        request has one now. `running` holds all requests of the step, which has at most
+        `max_step_tokens` tokens. `is_queued` says whether others wait for a place."""
         if self.stats.failure is not None:
             return False
         start_s = time.perf_counter() - self._learning_s
@@ -58,8 +57,8 @@ class Speculator:
             num_tokens = len(one.token_ids)
             num_uncomputed = num_tokens - one.num_computed_tokens
             wanted += num_uncomputed
-            # No draft token may stand where the request ends, whose last token is the model's, or
-            # beyond.
+            # No draft token may stand at or beyond the request's end: the last token is the model's
+            # own.
             room = one.max_total_tokens - num_tokens - 1
             if num_uncomputed == 1 and room > 0:
                 limits[one.id] = min(longest, room)
@@ -83,7 +82,7 @@ class Speculator:
         return any(drafts)
 
     def _drafts(self, asks: Sequence[Ask]) -> list[list[int]] | None:
-        """The drafts of the proposer; None when it failed: drafting must not end an answer."""
+        """Returns the proposer's drafts, or None when it failed, which must not end an answer."""
         try:
             drafts = self.proposer.propose(asks)
         except Exception as error:
@@ -97,14 +96,16 @@ class Speculator:
     def _trim(
         self, asks: Sequence[Ask], drafts: list[list[int]], num_tokens: int, is_queued: bool
     ) -> None:
-        """Lookups find something for some requests only, and for those less than was asked for."""
+        """Shortens the drafts: lookups find something for only some requests, and less than
+        requested."""
         found = {ask.request.id: len(draft) for ask, draft in zip(asks, drafts, strict=True)}
         counts = self.adapter.trim(found, num_tokens, is_queued=is_queued)
         for ask, draft in zip(asks, drafts, strict=True):
             del draft[counts[ask.request.id] :]
 
     def observe(self, request: Request, num_proposed: int, num_accepted: int) -> None:
-        """The step under way computed `num_proposed` draft tokens for the request, 1 or more."""
+        """Records that the current step computed `num_proposed` draft tokens for the request, at
+        least 1."""
         self._num_draft_tokens += num_proposed
         self._num_accepted += num_accepted
         self.stats.observe(num_proposed, num_accepted)
@@ -112,12 +113,12 @@ class Speculator:
             self.adapter.observe_acceptance(request.id, num_proposed, num_accepted)
 
     def observe_rest(self, steps: Sequence[tuple[int, float]]) -> None:
-        """The tokens and seconds of steps that were left alone. To be told before the next one."""
+        """Records the tokens and seconds of the steps of a rest, before the next step."""
         self.adapter.observe_rest(steps)
 
     def observe_step(self, num_tokens: int, seconds: float) -> int:
-        """The step computed `num_tokens` tokens, draft tokens among them, in `seconds`. Returns how
-        many steps to come are to be left alone: there is nothing to `propose`."""
+        """Records that the step computed `num_tokens` tokens, drafts included, in `seconds`.
+        Returns how many of the next steps need no call of `propose`."""
         if self.stats.failure is not None:
             return 0
         start_s = time.perf_counter()
@@ -132,7 +133,7 @@ class Speculator:
         return self.adapter.take_rest()
 
     def forget(self, request: Request) -> None:
-        """The request has ended."""
+        """Drops a request that has ended."""
         self.adapter.forget(request.id)
         if self.stats.failure is None:
             self.proposer.forget(request)

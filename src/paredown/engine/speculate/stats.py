@@ -1,15 +1,14 @@
-"""SpeculationStats: what drafting brought."""
+"""SpeculationStats: what speculation achieved."""
 
 from dataclasses import asdict, dataclass, field
 
 
 @dataclass(kw_only=True)
 class SpeculationStats:
-    """Counts since the engine began. `num_proposed[k]` draft tokens stood at place k of a draft,
-    and `num_accepted[k]` of them came true; `num_tested` draft tokens stood behind no rejected one.
-    `num_steps` counts a request's steps that gave it tokens, with or without a draft token, and
-    `num_tokens` those tokens. `failure` is what the proposer failed with; nothing is drafted after
-    that."""
+    """Counts since the engine began. `num_proposed[k]` draft tokens were at place k of a draft and
+    `num_accepted[k]` of them were accepted. `num_tested` draft tokens came after no rejected one.
+    `num_steps` counts the steps that gave a request tokens, with or without drafts, and
+    `num_tokens` those tokens. `failure` is the proposer's error, after which nothing is drafted."""
 
     num_steps: int = 0
     num_tokens: int = 0
@@ -20,13 +19,13 @@ class SpeculationStats:
     failure: str | None = None
 
     def add_tokens(self, num_tokens: int, *, num_requests: int) -> None:
-        """A step gave `num_requests` requests `num_tokens` tokens together."""
+        """Records that a step gave `num_requests` requests `num_tokens` tokens in total."""
         self.num_steps += num_requests
         self.num_tokens += num_tokens
 
     def observe(self, num_proposed: int, num_accepted: int) -> None:
-        """Notes that the first `num_accepted` of `num_proposed` draft tokens for a request came
-        true."""
+        """Records that the first `num_accepted` of a request's `num_proposed` draft tokens were
+        accepted."""
         self.num_tested += min(num_accepted + 1, num_proposed)
         missing = num_proposed - len(self.num_proposed)
         self.num_proposed += [0] * missing
@@ -44,16 +43,18 @@ class SpeculationStats:
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens that a step of a request gave on average; 1 without any draft token."""
+        """Returns the mean number of tokens per step of a request; it is 1 without any draft
+        token."""
         return self.num_tokens / self.num_steps if self.num_steps else 0.0
 
     @property
     def acceptance(self) -> float:
-        """The share of all draft tokens that were accepted."""
+        """Returns the share of all draft tokens that were accepted."""
         num_proposed = sum(self.num_proposed)
         return sum(self.num_accepted) / num_proposed if num_proposed else 0.0
 
     @property
     def acceptance_rate(self) -> float:
-        """The share of the tested draft tokens that were accepted: the alpha of Leviathan et al."""
+        """Returns the share of the tested draft tokens that were accepted: the alpha of Leviathan
+        et al."""
         return sum(self.num_accepted) / self.num_tested if self.num_tested else 0.0

@@ -1,8 +1,8 @@
 """Suffix decoding (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975): answers repeat passages
-of earlier answers, of any request, and of their own.
+of their own text and of earlier answers to any request.
 
-The paper keeps suffix trees and walks to the most frequent continuation of the longest match. The
-index here does so over the latest places of each run of tokens (csrc/sampling/suffix_index.h),
+The paper keeps suffix trees and follows the most frequent continuation of the longest match. The
+index here does this over the latest places of each run of tokens (csrc/sampling/suffix_index.h),
 with at most one place per cached token.
 """
 
@@ -16,11 +16,12 @@ from paredown.kernels.suffix_index import SuffixIndex
 
 
 class SuffixCacheProposer:
-    """The longer match of two: in the request's own text, and in the answers of ended requests.
+    """Takes the longer of two matches: in the request's own text, and in answers of ended requests.
 
-    The cache holds at most `max_cached_tokens` tokens; what was matched longest ago goes first. An
-    answer longer than that is cached up to there. Answers are kept apart by the salt of their
-    requests, as the prefix cache keeps prompts: nobody's time tells of another tenant's answers.
+    The cache holds at most `max_cached_tokens` tokens and evicts the least recently matched
+    answers. A longer answer is cached up to that length. Answers are separated by their requests'
+    salts, like prompts in the prefix cache, so that timing reveals nothing about other tenants'
+    answers.
     """
 
     def __init__(self, *, min_match: int, max_cached_tokens: int) -> None:
@@ -28,7 +29,7 @@ class SuffixCacheProposer:
         self._min_match = min_match
         self._max_cached_tokens = max_cached_tokens
         self._indexes: dict[str, SuffixIndex] = {}
-        # Number of an answer -> its salt and its tokens, the least recently matched first.
+        # Number of an answer -> its salt and tokens, the least recently matched first.
         self._answers: OrderedDict[int, tuple[str, list[int]]] = OrderedDict()
         self._num_answers = 0
         self.num_cached_tokens = 0
@@ -37,7 +38,7 @@ class SuffixCacheProposer:
         return [self._propose(ask) for ask in asks]
 
     def forget(self, request: Request) -> None:
-        """Its answer is added to the cache."""
+        """Adds the request's answer to the cache."""
         self._own.forget(request)
         first = request.num_prompt_tokens
         answer = request.token_ids[first : first + self._max_cached_tokens]
@@ -54,7 +55,7 @@ class SuffixCacheProposer:
             self._drop_oldest()
 
     def check_integrity(self) -> None:
-        """Asserts that the memory is bounded as promised."""
+        """Asserts that the memory stays within its bound."""
         num_tokens = sum(len(answer) for _, answer in self._answers.values())
         assert num_tokens == self.num_cached_tokens <= self._max_cached_tokens
         assert sum(one.num_runs for one in self._indexes.values()) <= num_tokens

@@ -1,4 +1,4 @@
-"""Arrival: a request that comes in at some time, and where many of them come from."""
+"""Arrival: a request with its time of arrival. Functions here draw many of them."""
 
 import math
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ import numpy as np
 from paredown.errors import ConfigError
 from paredown.shown import quoted
 
-# As in Mooncake's traces: what stands for a stretch of a prompt stands for so many tokens.
+# As in Mooncake's traces, where one block id stands for this many tokens of a prompt.
 BLOCK_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """A request of `num_input_tokens` that asks for exactly `num_output_tokens`, `at_s` seconds
-    after the first. Requests that name the same `block_ids` begin with the same tokens, as far as
-    these are the same; without any the prompt is like no other."""
+    after the first. Requests share the tokens of their common leading `block_ids`; without any, a
+    prompt is unlike all others."""
 
     at_s: float
     num_input_tokens: int
@@ -25,8 +25,8 @@ class Arrival:
     block_ids: tuple[int, ...] = ()
 
     def prompt(self, vocab_size: int, seed: Sequence[int]) -> list[int]:
-        """Token ids at random, uniform over the vocabulary: those of each block follow from
-        its id, the others from `seed`, which differs from request to request."""
+        """Returns random token ids, uniform over the vocabulary. A block's tokens follow from its
+        id, and all others from `seed`, which differs from request to request."""
         left, found = self.num_input_tokens, list[int]()
         for block_id in self.block_ids:
             rng = np.random.default_rng((1, block_id))
@@ -38,14 +38,14 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A number of tokens, or any number between two, as likely as another."""
+    """A number of tokens, or a range that is drawn from uniformly."""
 
     low: int
     high: int
 
     @classmethod
     def parse(cls, text: str) -> "Length":
-        """ "128" or "16-1024". Raises ConfigError."""
+        """Parses "128" or "16-1024". Raises ConfigError."""
         parts = text.split("-")
         if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):
             raise ConfigError(
@@ -65,14 +65,15 @@ class Length:
 
 
 def together(batch: int, num_input_tokens: int, num_output_tokens: int) -> list[Arrival]:
-    """`batch` requests at once, with prompts that have nothing in common."""
+    """Returns `batch` requests at once, with unrelated prompts."""
     return [
         Arrival(at_s=0.0, num_input_tokens=num_input_tokens, num_output_tokens=num_output_tokens)
     ] * batch
 
 
 def drawn(num_requests: int, inputs: Length, outputs: Length, seed: int) -> list[Arrival]:
-    """All at once; `poisson` spreads them. Raises ConfigError for no requests."""
+    """Returns requests of random lengths that all arrive at once; `poisson` spreads them. Raises
+    ConfigError for no requests."""
     if num_requests < 1:
         raise ConfigError("there are no requests to run", seen=num_requests, remedy="Ask for some.")
     rng = np.random.default_rng(seed)
@@ -83,8 +84,8 @@ def drawn(num_requests: int, inputs: Length, outputs: Length, seed: int) -> list
 
 
 def poisson(arrivals: Sequence[Arrival], rate_per_s: float, seed: int) -> list[Arrival]:
-    """The same requests at the times of a Poisson process: gaps are exponential and independent,
-    with a mean of 1 / rate. The first comes at once. Raises ConfigError for a senseless rate."""
+    """Returns the same requests as a Poisson process: gaps are independent and exponential with
+    mean 1 / rate, and the first arrives at once. Raises ConfigError for an invalid rate."""
     if not (math.isfinite(rate_per_s) and rate_per_s > 0):
         raise ConfigError(
             "the rate of requests is not a positive number",
@@ -97,8 +98,8 @@ def poisson(arrivals: Sequence[Arrival], rate_per_s: float, seed: int) -> list[A
 
 
 def fit(arrivals: Sequence[Arrival], max_tokens: int) -> tuple[list[Arrival], int]:
-    """Cuts the requests of a trace for a model that holds `max_tokens` of a request: prompts lose
-    their end, then answers theirs. Tells also how many requests were cut."""
+    """Cuts the requests of a trace for a model that holds `max_tokens` per request: first the end
+    of prompts, then answers. Also returns how many requests were cut."""
     fitted, num_cut = [], 0
     for one in arrivals:
         num_output = min(one.num_output_tokens, max_tokens - 1)

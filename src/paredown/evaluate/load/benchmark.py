@@ -1,4 +1,5 @@
-"""LoadBenchmark: loads through one engine, one after the other, beside the machine's limits."""
+"""LoadBenchmark: runs loads through one engine in sequence and relates them to the machine's
+limits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,13 @@ from paredown.spec.kv import PAGE_SIZE
 
 # Wakes threads and fills caches before what counts.
 _WARM_UP = together(1, 16, 4)
-# A round of its own, apart from those that count.
+# A separate round, so that its prompts differ from the measured ones.
 _WARM_UP_ROUND = 1 << 31
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """`batch` requests at once, each of so many tokens."""
+    """A load of `batch` simultaneous requests of equal lengths."""
 
     batch: int
     num_input_tokens: int
@@ -37,7 +38,7 @@ class Cell:
 
     @property
     def num_pages(self) -> int:
-        """The number of pages that hold all of it at once."""
+        """Returns the number of pages that hold the whole load at once."""
         return self.batch * -(-(self.num_input_tokens + self.num_output_tokens) // PAGE_SIZE)
 
 
@@ -49,12 +50,12 @@ class LoadResult:
 
 
 def max_tokens_per_request(executor: Executor) -> int:
-    """Prompt and answer together: the context, or all the pages when these are fewer."""
+    """Returns the longest prompt plus answer: the context, or all the pages if they hold less."""
     return min(executor.spec.max_positions, executor.num_pages * PAGE_SIZE)
 
 
 def check_lengths(requests: Sequence[Cell | Arrival], executor: Executor) -> None:
-    """Raises CapacityError for one that the model or its pages do not hold."""
+    """Raises CapacityError for a request that the model or its pages cannot hold."""
     limit = max_tokens_per_request(executor)
     for one in requests:
         if one.num_input_tokens + one.num_output_tokens > limit:
@@ -66,9 +67,9 @@ def check_lengths(requests: Sequence[Cell | Arrival], executor: Executor) -> Non
 
 
 class LoadBenchmark:
-    """`make_engine` puts an engine over the metered executor. `peak_per_s` is that of the
-    arithmetic in use (evaluate/speed/speed.py). The prefix cache is warm with nothing but what the
-    runs before have left, whose prompts are others."""
+    """Measures loads on one executor. `make_engine` builds an engine over the metered executor.
+    `peak_per_s` is the peak of the arithmetic in use (evaluate/speed/speed.py). The prefix cache
+    holds only pages of earlier runs, whose prompts differ."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class LoadBenchmark:
     def run_cells(
         self, cells: Sequence[Cell], num_rounds: int, on_progress: OnCount | None = None
     ) -> list[LoadResult]:
-        """All cells in turn, `num_rounds` times, each with prompts of its own."""
+        """Runs all cells in turn, `num_rounds` times, each time with new prompts."""
         check_lengths(cells, self._executor)
         runs: list[list[LoadRun]] = [[] for _ in cells]
         for number in range(num_rounds):
@@ -109,7 +110,7 @@ class LoadBenchmark:
     def run_arrivals(
         self, name: str, arrivals: Sequence[Arrival], on_progress: OnCount | None = None
     ) -> LoadResult:
-        """Once, in real time."""
+        """Runs the load once, in real time."""
         check_lengths(arrivals, self._executor)
         run = run_load(
             self.engine, self._meter, arrivals, seed=(self._seed, 0), on_progress=on_progress
@@ -117,7 +118,7 @@ class LoadBenchmark:
         return self._result(name, [run])
 
     def _result(self, name: str, runs: list[LoadRun]) -> LoadResult:
-        """Raises RequestError where not a single request was answered."""
+        """Returns the result. Raises RequestError if not a single request was answered."""
         failures = [one.failure for run in runs for one in run.served]
         if None not in failures:
             raise RequestError(

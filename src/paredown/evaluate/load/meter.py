@@ -1,4 +1,4 @@
-"""Meter: times the steps of an executor, and adds up what they read and compute."""
+"""Meter: times the steps of an executor and adds up the bytes they read and the FLOPs."""
 
 import time
 
@@ -11,8 +11,9 @@ from paredown.executors.wrapped_executor import WrappedExecutor
 
 
 class Meter:
-    """A meter of the steps of `executor`, which does what `metered` does. A step reads all weights
-    once, and of each sequence all keys and values up to its last token once."""
+    """Times the steps of `metered` that run through the wrapper `executor`. A step is counted as
+    reading all weights once and, for each sequence, all keys and values up to its last token once.
+    """
 
     def __init__(self, metered: MeasuredExecutor) -> None:
         self._metered = metered

@@ -1,8 +1,7 @@
-"""Requests through the engine as they come in, in real time, without HTTP.
+"""Sends requests to the engine as they arrive, in real time and without HTTP.
 
-The engine is stepped while it has work; requests are handed to it between two steps, as a server
-does. Times count from when a request was to come in, not from when the engine was free to take
-it: waiting for a step to end is part of the answer's time.
+The engine is stepped while it has work; requests are submitted between two steps, as in a server.
+Times count from a request's scheduled arrival, so waiting for a step to end is part of its latency.
 """
 
 import itertools
@@ -21,8 +20,8 @@ from paredown.progress import OnCount
 
 @dataclass(slots=True, kw_only=True)
 class Served:
-    """One request; times are seconds since the start of the run. `token_times` has one for each
-    time that it got tokens, `num_tokens` how many they were together."""
+    """One answered request; times are seconds since the start of the run. `token_times` has an
+    entry for each delivery of tokens, and `num_tokens` is their total."""
 
     arrival_s: float
     num_input_tokens: int
@@ -34,35 +33,35 @@ class Served:
 
     @property
     def ttft_s(self) -> float:
-        """Time to first token."""
+        """Returns the time to the first token."""
         return self.token_times[0] - self.arrival_s
 
     @property
     def tpot_s(self) -> float | None:
-        """Time per output token after the first; None for a single token."""
+        """Returns the time per output token after the first; None for a single token."""
         if self.num_tokens < 2:
             return None
         return (self.token_times[-1] - self.token_times[0]) / (self.num_tokens - 1)
 
     @property
     def itl_s(self) -> list[float]:
-        """The gaps between two times that it got tokens."""
+        """Returns the gaps between deliveries of tokens."""
         return [after - before for before, after in itertools.pairwise(self.token_times)]
 
     @property
     def e2e_s(self) -> float:
-        """From its arrival to its last token."""
+        """Returns the time from arrival to the last token."""
         return self.token_times[-1] - self.arrival_s
 
     @property
     def queue_s(self) -> float:
-        """Until a step first computed something of it."""
+        """Returns the time until a step first computed some of it."""
         return self.first_step_s - self.arrival_s
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """After a step: requests that wait and run, and the share of pages that they hold."""
+    """The state after a step: waiting and running requests, and the share of pages in use."""
 
     time_s: float
     num_waiting: int
@@ -72,8 +71,8 @@ class Moment:
 
 @dataclass(kw_only=True)
 class LoadRun:
-    """What one run gave. `model_s` of `duration_s` were spent in the executor, which ran
-    `num_steps`, read `num_bytes` and computed `num_flops`."""
+    """The result of one run. The executor took `model_s` of `duration_s` for its `num_steps` steps,
+    read `num_bytes` and computed `num_flops`."""
 
     served: list[Served]
     moments: list[Moment]
@@ -95,9 +94,9 @@ def run_load(
     seed: tuple[int, int] = (0, 0),
     on_progress: OnCount | None = None,
 ) -> LoadRun:
-    """`engine` is idle, runs on the executor of `meter` and lets all of the requests wait; prompts
-    are those that `seed` gives. Answers are greedy and as long as asked. Raises what the engine
-    refuses a request with."""
+    """Runs one load. `engine` must be idle, use the executor of `meter` and let all requests wait.
+    `seed` determines the prompts. Answers are greedy and have the requested length. Raises whatever
+    the engine refuses a request with."""
     counts, num_before = _speculation_counts(engine), engine.scheduler.num_preemptions
     meter.reset()
     driver = _Driver(engine, arrivals, seed)
@@ -138,8 +137,8 @@ class _Driver:
         return time.monotonic() - self._start_s
 
     def step(self) -> bool:
-        """Takes in who has come, and runs a step or waits for the next to come. False when all
-        have their answers."""
+        """Submits the arrived requests, then runs a step or waits for the next arrival. Returns
+        False when all requests are answered."""
         now_s = self.now_s
         while self._pending and self._pending[0].at_s <= now_s:
             self._submit(self._pending.popleft())

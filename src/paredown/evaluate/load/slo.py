@@ -1,4 +1,5 @@
-"""SLO: the latencies that an answer must keep to count (goodput; Zhong et al., DistServe, 2024)."""
+"""SLO: the latency limits that an answer must meet to count (goodput; Zhong et al., DistServe,
+2024)."""
 
 import math
 import re
@@ -13,8 +14,8 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True, kw_only=True)
 class SLO:
-    """Seconds, None for no limit: to the first token, per token after it, for every gap between
-    tokens, to the last token."""
+    """Limits in seconds, None for no limit: to the first token, per token after it, for every gap
+    between tokens, to the last token."""
 
     ttft_s: float | None = None
     tpot_s: float | None = None
@@ -23,7 +24,7 @@ class SLO:
 
     @classmethod
     def parse(cls, text: str) -> "SLO":
-        """ "ttft=0.5s,tpot=50ms". Raises ConfigError."""
+        """Parses "ttft=0.5s,tpot=50ms". Raises ConfigError."""
         limits: dict[str, float] = {}
         for part in text.split(","):
             name, _, value = part.partition("=")
@@ -38,7 +39,7 @@ class SLO:
         return cls(**limits)
 
     def is_met(self, one: Served) -> bool:
-        """An answer that failed meets nothing."""
+        """Returns whether an answer meets all limits; a failed one meets none."""
         if one.failure is not None or not one.token_times:
             return False
         seen = (

@@ -9,7 +9,7 @@ import numpy as np
 from paredown.evaluate.load.run_load import LoadRun, Served
 from paredown.evaluate.load.slo import SLO
 
-# The latencies, as the fields of a summary and the properties of a served request are called.
+# Latencies, by their names in a summary and in a served request.
 LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s")
 
 
@@ -23,7 +23,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Percentiles | None":
-        """Linear between the values; None for none."""
+        """Interpolates linearly between the values; returns None without values."""
         if not values:
             return None
         p50, p95, p99 = np.percentile(values, (50, 95, 99)).tolist()
@@ -32,11 +32,11 @@ class Percentiles:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSummary:
-    """Latencies are seconds over all requests of all runs (`itl_s` over all gaps), rates medians of
-    the runs and per second of the whole run; `spread` is that of the output rate, the distance of
-    its quartiles over the median. `model_share` of the time was spent in the executor, and MBU and
-    MFU are of that time. `cached_share` of the input tokens were found in the prefix
-    cache; `goodput_per_s` are the requests per second that met the SLO, `goodput_share` of all."""
+    """Latencies are seconds over all requests of all runs (`itl_s` over all gaps). Rates are
+    medians over the runs, per second of the whole run; `spread` is the interquartile range of the
+    output rate over its median. `model_share` of the time was spent in the executor, to which MBU
+    and MFU refer. `cached_share` of the input tokens came from the prefix cache. `goodput_per_s`
+    counts requests per second that met the SLO; `goodput_share` is their share."""
 
     num_runs: int
     num_requests: int
@@ -70,12 +70,12 @@ class LoadSummary:
 
 
 def step_bytes(runs: Sequence[LoadRun]) -> int:
-    """What a step read on average: what MBU is held against reads a buffer of this size."""
+    """Returns the mean bytes read per step, which is the buffer size for the bandwidth in MBU."""
     return sum(one.num_bytes for one in runs) // max(1, sum(one.num_steps for one in runs))
 
 
 def latencies(runs: Sequence[LoadRun], name: str) -> list[float]:
-    """The latencies of all requests that were answered; `name` is one of LATENCIES."""
+    """Returns the latencies of all answered requests; `name` is one of LATENCIES."""
     found: list[float] = []
     for one in _answered(runs):
         value = getattr(one, name)
@@ -87,7 +87,8 @@ def latencies(runs: Sequence[LoadRun], name: str) -> list[float]:
 def summarize(
     runs: Sequence[LoadRun], *, bandwidth_bytes_per_s: float, peak_per_s: float, slo: SLO | None
 ) -> LoadSummary:
-    """`peak_per_s` is that of the arithmetic in use, both limits measured."""
+    """Returns the summary. `peak_per_s` is the peak of the arithmetic in use; both limits are
+    measured."""
     served = [one for run in runs for one in run.served]
     outputs = [sum(one.num_tokens for one in run.served) / run.duration_s for run in runs]
     num_tokens = sum(one.num_tokens + one.num_input_tokens for one in served)

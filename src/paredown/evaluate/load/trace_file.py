@@ -1,4 +1,4 @@
-"""Traces: what real services were asked, and when. Lengths and times, no texts.
+"""Reads traces of requests to real services: arrival times and lengths, without texts.
 
 Azure 2023   CSV: TIMESTAMP, ContextTokens, GeneratedTokens (Patel et al., Splitwise, 2024)
 Vidur        CSV: arrived_at in seconds, num_prefill_tokens, num_decode_tokens
@@ -22,14 +22,15 @@ from paredown.json_text import JsonTextError, parse_json
 from paredown.shown import quoted, shown, shown_list
 
 Row = dict[str, object]
-# A prompt of a million tokens has 2,000 block hashes, of ten characters or less each.
+# A prompt of a million tokens has 2,000 block hashes of at most ten characters.
 MAX_LINE_CHARS = 1_000_000
 MAX_TOKENS = 2**31 - 1
 
 
 def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
-    """All requests of a trace or the first `max_requests`, the first at 0 s. Raises ConfigError,
-    with the line, for a file that is no trace, has no request, or goes back in time."""
+    """Reads all requests of a trace, or the first `max_requests`, with the first at 0 s. Raises
+    ConfigError, with the line, for a file that is no trace, has no request, or goes back in time.
+    """
     found: list[Arrival] = []
     try:
         with io.TextIOWrapper(open_named_file(path), "utf-8", newline="") as text:
@@ -48,7 +49,7 @@ def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:
-    """One at a time; a line without end would be read into memory whole."""
+    """Yields lines of limited length, because an endless line would fill the memory."""
     for number in itertools.count(1):
         line = text.readline(MAX_LINE_CHARS + 1)
         if not line:
@@ -60,7 +61,7 @@ def _lines(path: Path, text: TextIO) -> Iterator[str]:
 
 
 def _rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:
-    """Numbered from 1, as in an editor."""
+    """Yields rows with their line numbers from 1."""
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     first = next(numbered, None)
     if first is None:
@@ -119,7 +120,7 @@ def _known_columns(path: Path, number: int, names: Collection[str]) -> tuple[str
 
 
 def _from_timestamp(value: object) -> float:
-    # Seven digits of a second; Python's datetime has six.
+    # Timestamps have seven decimals, but Python's datetime reads six.
     return datetime.fromisoformat(str(value)[:26]).replace(tzinfo=UTC).timestamp()
 
 
@@ -156,7 +157,7 @@ def _error(path: Path, number: int, what: str, seen: object) -> ConfigError:
     )
 
 
-# The columns of time, prompt and answer, and how the time is written.
+# The columns of time, prompt and answer, and the parser of the time.
 _TIMES: dict[tuple[str, str, str], Callable[[object], float]] = {
     ("TIMESTAMP", "ContextTokens", "GeneratedTokens"): _from_timestamp,
     ("arrived_at", "num_prefill_tokens", "num_decode_tokens"): _number,

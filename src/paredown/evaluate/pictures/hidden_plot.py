@@ -1,4 +1,4 @@
-"""The picture of a sweep over hidden sizes: times as points, their quadratics as lines."""
+"""Draws a sweep over hidden sizes: times as points, their quadratic fits as lines."""
 
 import io
 from pathlib import Path
@@ -17,7 +17,7 @@ _LINE_POINTS = 200
 
 
 def write_hidden_sweep(sweep: HiddenSweep, path: Path) -> None:
-    """A PNG. Raises OutputError where it cannot be written."""
+    """Writes a PNG. Raises OutputError where it cannot be written."""
     with whole_file(path) as file:
         file.write(draw_hidden_sweep(sweep, LIGHT))
 
@@ -57,7 +57,7 @@ def draw_hidden_sweep(sweep: HiddenSweep, theme: Theme) -> bytes:
 
 
 def _formula(fit: GroupFit) -> str:
-    """Without what is 0."""
+    """Formats the fit without zero terms."""
     powers = ("", " d", " d²")
     terms = [
         f"{one * 1e6:.3g}{power}"

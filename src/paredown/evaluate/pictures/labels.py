@@ -5,14 +5,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Distances (pixels at 100 dpi) and directions tried, nearest first; right and above are preferred.
+# Candidate distances (pixels at 100 dpi) and directions, nearest first; right and above are
+# preferred.
 _DISTANCES = (7.0, 12.0, 18.0, 26.0, 36.0, 48.0, 62.0, 78.0)
 _DIRECTIONS = (0, 45, 315, 90, 270, 135, 225, 180, 22, 338, 158, 202, 67, 293)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """Pixels, y upwards."""
+    """A rectangle in pixels, with y upwards."""
 
     left: float
     bottom: float
@@ -20,7 +21,7 @@ class Box:
     top: float
 
     def overlap(self, other: "Box") -> float:
-        """Common area."""
+        """Returns the common area."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.top, other.top) - max(self.bottom, other.bottom)
         return max(0.0, width) * max(0.0, height)
@@ -39,8 +40,8 @@ def place_labels(
     marker_radius: float,
     scale: float = 1.0,
 ) -> list[Box]:
-    """A box for each label of (width, height) `sizes`: the first place inside `frame` that covers
-    no marker, label or obstacle, or the place that covers least."""
+    """Returns a box for each label of (width, height) `sizes`: the first position inside `frame`
+    that covers no marker, label or obstacle, or else the one that covers least."""
     markers = [*obstacles, *(around(x, y, marker_radius) for x, y in points)]
     placed: list[Box | None] = [None] * len(points)
     for index in sorted(range(len(points)), key=lambda i: _crowding(points, i), reverse=True):
@@ -59,19 +60,20 @@ def place_labels(
 
 
 def _crowding(points: Sequence[tuple[float, float]], index: int) -> float:
-    """Large for points with near neighbours: those choose their places first."""
+    """Returns a larger value for points with nearer neighbours, whose labels are placed first."""
     x, y = points[index]
     others = (math.hypot(x - a, y - b) for i, (a, b) in enumerate(points) if i != index)
     return sum(1 / (1 + distance) for distance in others)
 
 
 def around(x: float, y: float, radius: float) -> Box:
-    """The box of a round marker."""
+    """Returns the box of a round marker."""
     return Box(left=x - radius, bottom=y - radius, right=x + radius, top=y + radius)
 
 
 def _box(point: tuple[float, float], size: tuple[float, float], reach: float, angle: float) -> Box:
-    """The label whose nearest edge or corner lies `reach` from the point in that direction."""
+    """Returns the label's box, whose nearest edge or corner is `reach` from the point in that
+    direction."""
     width, height = size
     x = point[0] + reach * math.cos(angle) + width / 2 * _sign(math.cos(angle))
     y = point[1] + reach * math.sin(angle) + height / 2 * _sign(math.sin(angle))

@@ -1,5 +1,5 @@
-"""The picture of a load: how latencies are distributed, and what became of the queue over time or
-of the rates over batches."""
+"""Draws a load: the distribution of latencies, and the queue over time or the rates over batch
+sizes."""
 
 import io
 from collections.abc import Sequence
@@ -25,19 +25,20 @@ from paredown.models.files.whole_file import whole_file
 _COLORS = (BLUE, RED, GREEN, ORANGE, PINK, SKY)
 _DPI = 150
 _FONT = 9.0
-# Points of a line over time; more cannot be seen.
+# The most points per line; more would not be visible.
 _MAX_POINTS = 1000
 
 
 def write_plot(path: Path, results: Sequence[LoadResult], title: str) -> None:
-    """Raises OutputError where it cannot be written."""
+    """Writes the plot. Raises OutputError where it cannot be written."""
     picture = draw_load(results, title)
     with whole_file(path) as file:
         file.write(picture)
 
 
 def draw_load(results: Sequence[LoadResult], title: str) -> bytes:
-    """A PNG of four panels. With one result the lower two show time, with several batches."""
+    """Returns a PNG of four panels. The lower two show time for one result, and batches for
+    several."""
     figure = load_matplotlib("matplotlib.figure").Figure(
         figsize=(11, 7.2), dpi=_DPI, facecolor=LIGHT.paper, layout="constrained"
     )
@@ -61,7 +62,7 @@ def draw_load(results: Sequence[LoadResult], title: str) -> bytes:
 
 
 def _draw_distribution(panel: Any, results: Sequence[LoadResult], field: str, name: str) -> None:
-    """The share of values at or below each value."""
+    """Draws the share of values at or below each value."""
     for number, result in enumerate(results):
         values = sorted(1e3 * value for value in latencies(result.runs, field))
         if values:
@@ -185,8 +186,8 @@ def _legend(owner: Any, *entries: Any, **place: Any) -> None:
 
 
 def _thinned(moments: Sequence[Moment]) -> list[Moment]:
-    """Keeps of each stretch the moments with the most and the fewest requests, so that no peak and
-    no pause is lost, and the last."""
+    """Thins moments: each stretch keeps those with the most and the fewest requests, so that peaks
+    and pauses stay visible. The last moment is kept too."""
     size = -(-len(moments) // _MAX_POINTS)
     found = []
     for start in range(0, len(moments), size):

@@ -1,4 +1,4 @@
-"""What pictures share: matplotlib, where it is installed, and their colours."""
+"""Shared parts of the plots: optional matplotlib, and the colours."""
 
 import importlib
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from paredown.shown import shown
 
 _MAX_LABEL_CHARS = 120
 
-# Okabe and Ito's palette (2008), which stays apart for the colour-blind.
+# Okabe and Ito's palette (2008), which colour-blind readers can tell apart.
 BLUE, SKY, RED, ORANGE, GREEN, PINK = (
     "#0072B2",
     "#56B4E9",
@@ -50,14 +50,14 @@ DARK = Theme(
 
 
 def picture_text(text: str) -> str:
-    """A name of a model or file for a label: escaped, and not taken for a formula between dollars,
-    at which drawing may fail."""
+    """Returns a model or file name as a label. It is escaped, also so that dollar signs do not
+    start a formula, which could make drawing fail."""
     return shown(text, _MAX_LABEL_CHARS).replace("$", r"\$")
 
 
 def require_matplotlib(without: str) -> None:
-    """Raises UnsupportedError when matplotlib is not installed; `without` is the option that goes
-    on without a picture, as a whole remedy."""
+    """Raises UnsupportedError when matplotlib is not installed; `without` is the remedy that avoids
+    the picture."""
     try:
         load_matplotlib("matplotlib.figure")
     except ImportError as error:
@@ -69,5 +69,5 @@ def require_matplotlib(without: str) -> None:
 
 
 def load_matplotlib(module: str) -> Any:
-    """matplotlib is an extra, and slow to import. Raises ImportError."""
+    """Imports a module of matplotlib, which is an extra and slow to import. Raises ImportError."""
     return importlib.import_module(module)

@@ -1,5 +1,4 @@
-"""The roofline of a machine with a model's operations on it, as PNG, or as a page with the picture
-in it."""
+"""Draws a machine's roofline with a model's operations, as PNG or as an HTML page."""
 
 import base64
 import html
@@ -31,16 +30,17 @@ _FONT = 8.5
 _COLOURS = {"prefill": RED, "decode": BLUE}
 _MARKERS = {"prefill": "o", "decode": "s"}
 _UNITS: tuple[Unit, ...] = ("int8", "bf16", "fp32")
-# Decades that a picture shows at least, beside the points.
+# The smallest range of intensities that a plot shows.
 _LEAST_INTENSITY, _MOST_INTENSITY = 0.3, 3000.0
-# Operations nearer than this (in both directions) share a label.
+# Operations closer than this factor in both directions share a label.
 _SAME = 1.12
 _MARKER_POINTS = 6.5
 _SLOPE_BOXES = 160
 
 
 def write_roofline(found: Inspection, name: str, path: Path) -> None:
-    """`path` ends in .png or .html. Raises OutputError where nothing can be written."""
+    """Writes the plot to `path`, which ends in .png or .html. Raises OutputError where nothing can
+    be written."""
     light = draw_roofline(found, name, dark=False)
     data = light
     if path.suffix == ".html":
@@ -50,8 +50,8 @@ def write_roofline(found: Inspection, name: str, path: Path) -> None:
 
 
 def draw_roofline(found: Inspection, name: str, *, dark: bool) -> bytes:
-    """A PNG. Roofs are lines; an operation is where it is predicted to be, or on its roof, hollow,
-    where nothing was measured."""
+    """Returns a PNG. Lines are roofs. A point is an operation at its predicted speed; it is hollow
+    and on its roof where nothing was measured."""
     theme = DARK if dark else LIGHT
     figure = load_matplotlib("matplotlib.figure").Figure(
         figsize=(8.6, 5.4), dpi=_DPI, facecolor=theme.paper, layout="constrained"
@@ -117,7 +117,7 @@ class _Point:
 
 
 def _points(found: Inspection, phase: str) -> list[_Point]:
-    """Operations that lie on each other as one."""
+    """Returns the points, with coinciding operations merged."""
     points: list[_Point] = []
     for cost, seconds in zip(found.operations[phase], found.operation_s[phase], strict=True):
         if not cost.flops:
@@ -158,8 +158,8 @@ def _style(panel: Any, theme: Theme, is_known: bool) -> None:
 def _draw_roofs(
     panel: Any, found: Inspection, limits: tuple[float, float], theme: Theme
 ) -> list[Any]:
-    """The texts beside the lines. Where a model of its size is read faster than memory, the roof is
-    that, and memory's own a dashed line below it."""
+    """Draws the roofs and returns the texts beside them. If a model of this size is read faster
+    than memory, the roof is that bandwidth, and memory's own is a dashed line below it."""
     roofs, units = found.roofs, _units(found)
     low, high = limits
     bandwidth = roofs.bandwidth_bytes_per_s
@@ -239,7 +239,8 @@ def _draw_points(panel: Any, phase: str, points: Sequence[_Point], theme: Theme)
 def _draw_labels(
     panel: Any, points: Mapping[str, Sequence[_Point]], roof: Sequence[Box], theme: Theme
 ) -> None:
-    """Beside their points, off the roofs, with a thin line where they had to move away."""
+    """Places labels beside their points and off the roofs, with a thin line where one had to move
+    away."""
     listed = [(phase, one) for phase, several in points.items() for one in several]
     texts = [
         panel.text(
@@ -280,7 +281,7 @@ def _draw_labels(
 
 
 def _slope_boxes(panel: Any, roofs: Roofs, limits: tuple[float, float]) -> list[Box]:
-    """The pixels of the memory roof, as a chain of small boxes."""
+    """Returns the pixels of the memory roof as a chain of small boxes."""
     low, high = limits
     boxes = []
     for i in range(_SLOPE_BOXES + 1):

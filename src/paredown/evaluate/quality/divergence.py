@@ -1,4 +1,4 @@
-"""Distance of a model's predictions to a reference's, token by token.
+"""Measures the distance of a model's predictions from a reference's, token by token.
 
 KL(reference || model) = sum over the vocabulary of p (ln p - ln q), in nats per token; top-1
 agreement is the share of tokens where both find the same token most likely.
@@ -14,11 +14,13 @@ from paredown.evaluate.quality.rows import over_rows
 
 
 def kl_divergences(reference: Predictions, model: Predictions) -> npt.NDArray[np.float64]:
-    """KL(reference || model) of each row.
+    """Returns KL(reference
 
-    Summed as p (ln p - ln q) - p + q: equal, because both sum to 1, but no term is negative, so
-    that small divergences are not lost among terms that cancel. In float64, where a term keeps its
-    first digits down to differences of 1e-7 between logits.
+    model) of each row.
+
+    The sum is p (ln p - ln q) - p + q. It is equal because p and q both sum to 1, but no term is
+    negative, so small divergences do not cancel. Float64 keeps a term's first digits down to logit
+    differences of 1e-7.
     """
     sums_T = np.empty(len(reference.normalizers_T))
 
@@ -36,7 +38,7 @@ def kl_divergences(reference: Predictions, model: Predictions) -> npt.NDArray[np
             terms *= p
             terms -= p
             terms += np.exp(log_q, out=log_q)
-            # What rounding leaves of nothing may be below it.
+            # Rounding may leave a tiny negative sum.
             sums_T[rows] = np.maximum(0.0, terms.sum(axis=1))
 
     over_rows(add_up, reference.logits_TV)
@@ -44,5 +46,5 @@ def kl_divergences(reference: Predictions, model: Predictions) -> npt.NDArray[np
 
 
 def num_agreeing(reference: Predictions, model: Predictions) -> int:
-    """Rows whose largest logit stands at the same token; ties go to the lower one."""
+    """Counts the rows whose largest logit is at the same token; ties go to the lower token."""
     return int(np.count_nonzero(reference.most_likely == model.most_likely))

@@ -1,4 +1,5 @@
-"""The perplexity that quantization papers report, by the procedure of GPTQ (arXiv 2210.17323).
+"""Computes the perplexity that quantization papers report, by the procedure of GPTQ (arXiv
+2210.17323).
 
 The test split's rows are joined into one text, which is tokenized once, with the start token where
 the tokenizer's template puts one. The tokens are cut into windows of the model's context, at most
@@ -26,12 +27,12 @@ from paredown.evaluate.texts.text import (
     window_tokens,
 )
 
-# What a copy of WikiText-2 has in place of rare words when it is not the raw one of the papers.
+# Replaces rare words in copies of WikiText-2 other than the raw one that the papers use.
 _UNKNOWN = "<unk>"
 
 
 class TemplateTokenizer(TextTokenizer, Protocol):
-    """One that also tells what stands before a text."""
+    """A tokenizer that also knows the token before a text."""
 
     @property
     def prompt_prefix(self) -> tuple[int, ...]: ...
@@ -39,7 +40,8 @@ class TemplateTokenizer(TextTokenizer, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """`join` makes one text of a file's lines; `raw` says that the papers' copy has all words."""
+    """A data set. `join` makes one text of a file's lines; `raw` says that the papers' copy has all
+    words."""
 
     file: Path
     join: Callable[[Sequence[str]], str]
@@ -47,12 +49,12 @@ class Dataset:
 
 
 def join_wikitext(lines: Sequence[str]) -> str:
-    """A row is a line with its end, or nothing for a line without words; "\\n\\n" between rows."""
+    """Joins rows with "\\n\\n". A row is a line with its end, or empty for a line without words."""
     return "\n\n".join(f"{line}\n" if line.strip() else "" for line in lines)
 
 
 def join_ptb(lines: Sequence[str]) -> str:
-    """A row is a sentence without the space around it; " " between rows (GPTQ's --new-eval)."""
+    """Joins rows with " ". A row is a sentence without the space around it (GPTQ's --new-eval)."""
     return " ".join(line.strip() for line in lines)
 
 
@@ -72,9 +74,9 @@ def gptq_text(
     path: Path | None = None,
     num_tokens: int | None = None,
 ) -> EvalText:
-    """The dataset of that name from `path`, else from $PAREDOWN_DATA, whole or the windows within
-    its first `num_tokens`. Raises ConfigError where it is not there, is no text, or is shorter than
-    a window, CheckpointError for a file that cannot be read."""
+    """Returns the data set of that name, from `path` or else $PAREDOWN_DATA: all of it, or the
+    windows within its first `num_tokens`. Raises ConfigError if it is missing, no text or shorter
+    than a window, and CheckpointError if it cannot be read."""
     dataset = DATASETS[name]
     path = _find(name, dataset) if path is None else path
     raw = read_text(path)

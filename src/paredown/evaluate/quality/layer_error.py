@@ -1,4 +1,4 @@
-"""How far each transformer layer's output is from the original's, on the PyTorch decoder.
+"""Measures how far each transformer layer's output is from the original's, on the PyTorch decoder.
 
 For the output y of the original's layer and y_c of the compressed one, over all tokens:
 ||y_c - y|| / ||y||, Frobenius norms. Weights are dequantized to float32 and inputs are not rounded,
@@ -21,8 +21,10 @@ from paredown.progress import OnCount
 
 @dataclass(frozen=True, kw_only=True)
 class LayerError:
-    """`own`          the compressed layer is fed what the original's is fed
-    `accumulated`  it is fed what the compressed layers before it put out
+    """The errors of one layer.
+
+    `own`          the compressed layer gets the original layer's input
+    `accumulated`  it gets the output of the compressed layers before it
     """
 
     layer: int
@@ -36,7 +38,7 @@ def layer_errors(
     token_ids_T: Sequence[int],
     on_progress: OnCount | None = None,
 ) -> list[LayerError]:
-    """On one window of tokens, which the context of both must hold."""
+    """Returns the errors on one window of tokens, which the context of both models must hold."""
     num_layers = original.spec.num_layers
     errors = []
     with torch.inference_mode():
@@ -56,6 +58,15 @@ def layer_errors(
 
 
 def relative_error(y_c: Tensor, y: Tensor) -> float:
-    """||y_c - y|| / ||y||, summed in float64; 0 where both are zero."""
+    """Returns
+
+    y_c - y
+
+    /
+
+    y
+
+    , summed in float64; 0 where both are zero.
+    """
     difference = torch.linalg.vector_norm(y_c.double() - y.double())
     return float(difference / torch.linalg.vector_norm(y.double())) if difference != 0 else 0.0

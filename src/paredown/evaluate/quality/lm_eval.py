@@ -2,8 +2,8 @@
 command line with one model more, `--model paredown --model_args model=FOLDER`
 (docs/guide/python.md).
 
-The harness has no entry points for models: what is not in its own table must have registered itself
-in the same process. From Python `import paredown.evaluate.quality.lm_eval` does that.
+The harness finds other models only if they register themselves in the same process. From Python,
+`import paredown.evaluate.quality.lm_eval` does that.
 """
 
 import logging
@@ -38,11 +38,11 @@ except ModuleNotFoundError as error:
 LOGGER = logging.getLogger(__name__)
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
-# Many more than run at once, so that a batch is seldom not full.
+# Many more than run at once, so that batches are usually full.
 NUM_AT_ONCE = 1024
-# What its command line says where --device is not given.
+# The default of the harness's --device.
 HARNESS_DEVICE = "cuda:0"
-# The harness's words for a generation that are ours too.
+# The harness's generation settings with the same names as ours.
 SAMPLING_NAMES = (
     "temperature",
     "top_k",
@@ -56,12 +56,11 @@ SAMPLING_NAMES = (
 
 
 class ParedownLM(LM):  # type: ignore[misc]
-    """`model` is what `LLM` takes; None is the built-in one. `max_gen_toks` is how many tokens are
-    generated where a task does not say. Sampled answer i has seed + i.
+    """`model` is what `LLM` takes; None is the built-in one. `max_gen_toks` is the number of
+    generated tokens where a task sets none. Sampled answer i has seed + i.
 
-    `batch_size` and `max_batch_size`, which the harness hands over, change nothing: the engine
-    batches what there is. Raises UnsupportedError for a device that is neither the CPU nor the
-    harness's default.
+    The harness's `batch_size` and `max_batch_size` have no effect, since the engine forms its own
+    batches. Raises UnsupportedError for a device other than the CPU or the harness's default.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class ParedownLM(LM):  # type: ignore[misc]
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """(log-probability, whether greedy decoding would write it) of each continuation."""
+        """Returns (log-probability, whether it is the greedy answer) for each continuation."""
         num_dropped: list[int] = []
 
         def score(pairs: list[Any]) -> list[tuple[float, bool]]:
@@ -107,7 +106,7 @@ class ParedownLM(LM):  # type: ignore[misc]
         return answers
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        """The log-probability of each whole text."""
+        """Returns the log-probability of each whole text."""
 
         def score(texts: list[str]) -> list[float]:
             return [one.logprob for one in self._llm.score_rolling(texts)]
@@ -116,7 +115,8 @@ class ParedownLM(LM):  # type: ignore[misc]
         return self._answers("loglikelihood_rolling", requests, texts, score, quiet=disable_tqdm)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """A continuation of each context. Raises RequestError for settings that we do not have."""
+        """Returns a continuation of each context. Raises RequestError for settings that we do not
+        support."""
         jobs = []
         for i, request in enumerate(requests):
             context, settings = request.args
@@ -146,7 +146,8 @@ class ParedownLM(LM):  # type: ignore[misc]
         *,
         quiet: bool,
     ) -> list[Answer]:
-        """Some at a time, so that progress is seen and --use_cache keeps what there is."""
+        """Computes the answers in portions, so that progress is visible and --use_cache saves
+        partial results."""
         answers: list[Answer] = []
         with tqdm(total=len(jobs), desc=f"Running {kind} requests", disable=quiet) as bar:
             for start in range(0, len(jobs), NUM_AT_ONCE):
@@ -164,7 +165,7 @@ class ParedownLM(LM):  # type: ignore[misc]
     def apply_chat_template(
         self, chat_history: list[dict[str, object]], add_generation_prompt: bool = True
     ) -> str:
-        """Raises UnsupportedError for a conversation whose last turn is to be gone on with."""
+        """Renders a conversation. Raises UnsupportedError if its last turn is to be continued."""
         if not add_generation_prompt:
             raise UnsupportedError(
                 "a chat template that ends inside a turn",
@@ -187,7 +188,7 @@ class ParedownLM(LM):  # type: ignore[misc]
             )
         if not is_sampled:
             ours["temperature"] = 0.0
-        # An empty stop is the harness's word for none.
+        # The harness uses an empty stop string for none.
         return SamplingParams(
             **ours,
             max_tokens=max_tokens,
@@ -196,7 +197,7 @@ class ParedownLM(LM):  # type: ignore[misc]
         )
 
     def _prompt(self, context: str, params: SamplingParams) -> list[int]:
-        """The end of the context, as much as leaves room for the answer."""
+        """Returns the end of the context, cut to leave room for the answer."""
         size = self._llm.engine.scheduler.max_tokens_per_request
         room = size - (params.max_tokens or 0)
         if room < 1:
@@ -212,7 +213,7 @@ class ParedownLM(LM):  # type: ignore[misc]
 
 
 def _check_given(given: dict[str, object]) -> None:
-    """What the harness hands to every model, and nothing else."""
+    """Raises for arguments other than those that the harness passes to every model."""
     device = given.pop("device", None)
     if device == HARNESS_DEVICE:
         LOGGER.warning("device %s is the harness's default; this model runs on the CPU", device)

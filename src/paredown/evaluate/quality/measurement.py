@@ -1,4 +1,4 @@
-"""Measurement: all that is known of one model, under the names that every verb's JSON uses."""
+"""Measurement: all figures of one model, under the names in every verb's JSON."""
 
 import math
 from collections import Counter
@@ -14,11 +14,11 @@ from paredown.spec.weight import WeightDType, WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Rates are tokens per second, `kl_divergence` nats per token, the others shares; None is what
-    was not measured. `linear_dtype` is that of most linear layers; `bits_per_weight` is 8
-    `file_bytes` over all parameters; `held_bytes` is what the weights that a decode step reads take
-    in memory, which is more where codes have no kernel; `decode_bytes` is all that such a step
-    reads, keys and values of the measured context among them."""
+    """Rates are tokens per second, `kl_divergence` is nats per token, and the others are shares;
+    None means not measured. `linear_dtype` is that of most linear layers, and `bits_per_weight` is
+    8 `file_bytes` over all parameters. `held_bytes` is the memory of the weights that a decode step
+    reads, which is more where codes have no kernel. `decode_bytes` is all that such a step reads,
+    including keys and values of the measured context."""
 
     name: str
     linear_dtype: WeightDType
@@ -41,7 +41,7 @@ class Measurement:
     on_front: bool | None = None
 
     def as_json(self) -> dict[str, object]:
-        """JSON has no infinity: what is not finite becomes null."""
+        """Returns the fields for JSON, where non-finite numbers become null."""
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in asdict(self).items()
@@ -57,7 +57,7 @@ def make_measurement(
     original: Checkpoint | None = None,
     held_bytes: int | None = None,
 ) -> Measurement:
-    """Puts together what is known of one checkpoint; `original` is what it was compressed from."""
+    """Collects the figures of one checkpoint; `original` is what it was compressed from."""
     return Measurement(
         name=name,
         linear_dtype=linear_format(checkpoint).dtype,
@@ -72,13 +72,14 @@ def make_measurement(
 
 
 def linear_format(checkpoint: Checkpoint) -> WeightSpec:
-    """What most linear layers of the transformer layers are multiplied as."""
+    """Returns the format in which most linear layers of the transformer layers are multiplied."""
     specs = checkpoint.weight_specs()
     return Counter(specs[name] for name in _linear_names(checkpoint)).most_common(1)[0][0]
 
 
 def linear_format_name(checkpoint: Checkpoint) -> str:
-    """What most of them are stored as, codebooks too (aqlm-2x8-g8)."""
+    """Returns the name of the format in which most of them are stored, codebooks too
+    (aqlm-2x8-g8)."""
     specs, forms = checkpoint.weight_specs(), checkpoint.forms
     names = (
         forms[module].name if module in forms else specs[module].name

@@ -17,8 +17,8 @@ from paredown.evaluate.quality.rows import Logits, over_rows
 
 
 def log_normalizers(logits_TV: Logits) -> npt.NDArray[np.float64]:
-    """ln of the sum of exp over each row. Exponentials are float32 after the row's largest logit is
-    taken off, sums are float64: exact to about 1e-7."""
+    """Returns the log-sum-exp of each row. Exponentials are float32 after subtracting the row's
+    largest logit; sums are float64: exact to about 1e-7."""
     normalizers_T = np.empty(len(logits_TV))
 
     def add_up(stretches: Sequence[slice], shape: tuple[int, int]) -> None:
@@ -37,7 +37,7 @@ def log_normalizers(logits_TV: Logits) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Rows of logits, each with its log_normalizer: ln p is their difference."""
+    """Rows of logits with their log-normalizers; ln p is the difference."""
 
     logits_TV: Logits
     normalizers_T: npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ class Predictions:
 
     @cached_property
     def most_likely(self) -> npt.NDArray[np.intp]:
-        """The token of each row's largest logit; of equal ones the first."""
+        """Returns the token of each row's largest logit, the first among equals."""
         tokens_T: npt.NDArray[np.intp] = self.logits_TV.argmax(axis=1)
         return tokens_T
 
@@ -56,14 +56,14 @@ class Predictions:
 def negative_log_likelihoods(
     predictions: Predictions, targets: list[int]
 ) -> npt.NDArray[np.float64]:
-    """-ln p of each row's target, in nats."""
+    """Returns -ln p of each row's target, in nats."""
     chosen_T = predictions.logits_TV[np.arange(len(targets)), targets].astype(np.float64)
     nll_T: npt.NDArray[np.float64] = predictions.normalizers_T - chosen_T
     return nll_T
 
 
 def perplexity(nll_sum: float, num_tokens: int) -> float:
-    """Infinite where it is too large for a float; not a number where the sum is none."""
+    """Returns the perplexity: infinite where it exceeds a float, and NaN where the sum is NaN."""
     mean = nll_sum / num_tokens
     return math.inf if mean >= 700 else math.exp(mean)
 

@@ -1,4 +1,4 @@
-"""Quality of models on a text, measured through the executor that serves them."""
+"""Measures models on a text through the executor that serves them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
 
-# Tokens of one step; logits are held for this many, per model.
+# Tokens per step; this many rows of logits are held per model.
 CHUNK_TOKENS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """`kl_divergence` (nats per token) and `top1_agreement` (a share) are to the reference; None
-    without one."""
+    """`kl_divergence` (nats per token) and `top1_agreement` (a share) compare with the reference;
+    they are None without one."""
 
     perplexity: float
     bits_per_byte: float
@@ -34,7 +34,7 @@ class Quality:
     top1_agreement: float | None
 
     def require_numbers(self, name: str) -> None:
-        """Raises CheckpointError when the model called `name` predicted what is not a number."""
+        """Raises CheckpointError when the model called `name` predicted NaN or infinity."""
         if math.isnan(self.perplexity):
             raise CheckpointError(
                 f"the predictions of {name} are not numbers",
@@ -46,7 +46,7 @@ class Quality:
 
 @dataclass
 class QualitySums:
-    """What is added up over a text's tokens."""
+    """Sums over a text's tokens."""
 
     nll: float = 0.0
     kl: float = 0.0
@@ -55,7 +55,8 @@ class QualitySums:
     def add(
         self, predictions: Predictions, targets: list[int], reference: Predictions | None
     ) -> None:
-        """The token that followed each row; `reference` predicted the same."""
+        """Adds rows. `targets` are the tokens that followed them; `reference` predicts the same
+        tokens."""
         self.nll += float(np.sum(negative_log_likelihoods(predictions, targets)))
         if reference is not None:
             self.kl += float(np.sum(kl_divergences(reference, predictions)))
@@ -71,7 +72,7 @@ class QualitySums:
 
 
 def num_pages_for(text: EvalText) -> int:
-    """Pages an executor needs to be measured on `text`; they are used from 0 on."""
+    """Returns the number of pages that measuring on `text` needs; they are used from 0 on."""
     return -(-text.window_tokens // PAGE_SIZE)
 
 
@@ -81,11 +82,11 @@ def measure_quality(
     reference: Executor | None = None,
     on_progress: OnCount | None = None,
 ) -> tuple[list[Quality], Quality | None]:
-    """Each model's quality in order, and the reference's own.
+    """Returns each model's quality in order, and the reference's own.
 
-    All run side by side over one chunk of the text after another, so that the reference runs once
-    and no logits are kept. Raises ConfigError when a model's vocabulary is not the reference's, or
-    the text does not fit a model's vocabulary or context.
+    All models run on the same chunk of text before the next, so the reference runs once and no
+    logits are kept. Raises ConfigError when a model's vocabulary is not the reference's, or the
+    text does not fit a model's vocabulary or context.
     """
     executors = [*models] if reference is None else [*models, reference]
     _check(executors, text)

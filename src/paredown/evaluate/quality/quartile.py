@@ -1,9 +1,9 @@
-"""The statistic of times that others may have been in the way of."""
+"""The statistic for times that other programs may have disturbed."""
 
 from collections.abc import Sequence
 
 
 def lower_quartile(values: Sequence[float]) -> float:
-    """What is in the way only ever adds to a time: a quarter of the values is no larger than
-    this, so that neither an interrupted run nor a lucky one moves it."""
+    """Returns the first quartile. Disturbances only add time, so a low quantile is closest to the
+    truth, and neither an interrupted nor a lucky run moves it."""
     return sorted(values)[(len(values) - 1) // 4]

@@ -1,4 +1,4 @@
-"""Work on rows of logits: a few at a time, which stay in the cache, and on all cores."""
+"""Processes rows of logits in cache-sized blocks on all cores."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +10,14 @@ from paredown.kernels.probe import default_num_threads
 
 Logits = npt.NDArray[np.float32]
 
-# Logits of the rows at work in one thread.
+# The number of logits that a thread processes at once.
 _STRETCH_VALUES = 1 << 15
 
 
 def over_rows(work: Callable[[Sequence[slice], tuple[int, int]], None], logits_TV: Logits) -> None:
-    """Calls `work` once for each core, all side by side (NumPy holds no lock while it computes),
-    with stretches of rows that are its own, and the shape of the largest. What a row gives must
-    not depend on the others."""
+    """Calls `work` once per core, in parallel, with its own slices of rows and the shape of the
+    largest. (NumPy releases the GIL while it computes.) A row's result must not depend on other
+    rows."""
     num_rows, size = logits_TV.shape
     step = max(1, _STRETCH_VALUES // size)
     stretches = [slice(at, min(at + step, num_rows)) for at in range(0, num_rows, step)]

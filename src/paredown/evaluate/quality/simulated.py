@@ -1,9 +1,9 @@
-"""Quality of the PyTorch decoder with any rounding at any of its points, on the text and by the
-sums of evaluate/quality/quality.py.
+"""Measures the PyTorch decoder with rounding at any of its points, on the text and with the sums of
+evaluate/quality/quality.py.
 
-Letters: T tokens, D hidden size, V vocabulary. A whole window runs at once, without a cache. What a
-variant leaves as it is, it does not compute again: it starts from what the plain decoder had before
-the first layer that differs.
+Letters: T tokens, D hidden size, V vocabulary. A whole window runs at once, without a cache. A
+variant computes only from its first changed layer on; the state before comes from the plain
+decoder.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,23 +22,23 @@ from paredown.models.decoder.points import EXPERT_INPUT, LAYER_POINTS, MODEL_POI
 from paredown.progress import OnCount
 from paredown.spec.experts import split_role
 
-# Tokens whose logits are held at once, per variant.
+# Tokens whose logits are held at once per variant.
 CHUNK_TOKENS = 256
 OUTPUT = "output.weight"
 
-# What goes on in the place of a point's values.
+# Returns the values that replace those at a point.
 PointTap = Callable[[Tensor], Tensor]
-# A weight's values, or what makes them each time they are needed, where all do not fit in memory.
+# A weight's values, or a function that makes them on each use where they do not all fit in memory.
 Values = Tensor | Callable[[], Tensor]
 Place = Decoder | Layer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """How a decoder differs from the plain one.
+    """The difference between a decoder and the plain one.
 
-    `weights`  other values by their names in the decoder ("layers.0.q.weight"); "output.weight" of
-               a model with tied embeddings is the output layer's alone
+    `weights`  replacements by their names in the decoder ("layers.0.q.weight"); with tied
+               embeddings, "output.weight" replaces only the output layer
     `taps`     by point: "layers.0.scores", "embedding", ... (models/decoder/decoder.py);
                "layers.0.down_input" is that of every expert too
     """
@@ -47,7 +47,7 @@ class Variant:
     taps: Mapping[str, PointTap] = field(default_factory=dict)
 
     def first_layer(self, num_layers: int) -> int:
-        """The first layer that computes anything else; `num_layers` where none does."""
+        """Returns the first layer that computes something else; `num_layers` where none does."""
         places = [_layer_of(name, num_layers) for name in (*self.weights, *self.taps)]
         return min(places, default=num_layers)
 
@@ -59,8 +59,8 @@ def measure_variants(
     reference: Decoder | None = None,
     on_progress: OnCount | None = None,
 ) -> tuple[list[Quality], Quality]:
-    """Each variant's quality in order, and the reference's own: another decoder, else the `decoder`
-    as it is. The logits of one window of the reference are held, T x V numbers."""
+    """Returns each variant's quality in order, and that of the reference, which is another decoder
+    or the plain `decoder`. One window of the reference's logits is held, T x V numbers."""
     reference_sums, sums = QualitySums(), [QualitySums() for _ in variants]
     done, total = 0, len(text.windows) * (len(variants) + 1)
 
@@ -87,8 +87,8 @@ def measure_variants(
 
 @contextmanager
 def applied(decoder: Decoder, variant: Variant) -> Iterator[None]:
-    """The decoder with the variant's weights and taps, those of its own after them; as it was
-    afterwards. "output.weight" of tied embeddings is left to the caller."""
+    """Applies the variant's weights and taps inside the block, after the decoder's own taps. The
+    caller handles "output.weight" of tied embeddings."""
     kept: dict[str, Tensor] = {}
     taps: list[tuple[Place, Tap]] = []
     try:
@@ -111,7 +111,7 @@ def applied(decoder: Decoder, variant: Variant) -> Iterator[None]:
 
 
 class _Plain:
-    """What the reference has of one window: `before` each layer and after the last one, [1, T, D],
+    """The reference's state on one window: `before` each layer and after the last one, [1, T, D],
     and its `predictions` by their first token."""
 
     def __init__(self, decoder: Decoder, window: EvalWindow) -> None:
@@ -150,7 +150,7 @@ def _measure(
 
 
 def _logits(decoder: Decoder, x_BTD: Tensor, variant: Variant) -> Iterator[tuple[int, Tensor]]:
-    """[T, V] of `CHUNK_TOKENS` at a time, and the first token of each."""
+    """Yields logits [T, V] of `CHUNK_TOKENS` at a time, with the first token of each chunk."""
     output_VD = _made(variant.weights[OUTPUT]) if OUTPUT in variant.weights else None
     for first in range(0, x_BTD.shape[1], CHUNK_TOKENS):
         chunk_BTD = x_BTD[:, first : first + CHUNK_TOKENS]
@@ -162,7 +162,7 @@ def _made(values: Values) -> Tensor:
 
 
 def _layer_of(name: str, num_layers: int) -> int:
-    """Which layer a weight or a point belongs to; -1 before the first, `num_layers` after."""
+    """Returns the layer of a weight or point: -1 before the first, `num_layers` after the last."""
     if name.startswith("layers."):
         return int(name.split(".")[1])
     return -1 if "embedding" in name else num_layers
@@ -186,7 +186,7 @@ def _taps_by_place(decoder: Decoder, variant: Variant) -> dict[Place, dict[str, 
 def _chained(tap: Tap, own: Mapping[str, PointTap]) -> Tap:
     def run(point: str, x: Tensor) -> Tensor:
         x = tap(point, x)
-        # A tap without an owner is for the layer's MLP and for every expert's.
+        # A tap without an owner applies to the layer's MLP and to every expert's.
         found = own.get(point) or own.get(split_role(point)[1])
         return x if found is None else found(x)
 

@@ -1,8 +1,8 @@
-"""Steps of the whole engine, timed: with scheduling, drawing tokens, making text.
+"""Times steps of the whole engine, with scheduling, sampling and decoding to text.
 
-What is measured is the engine's own part, around its executor. It is Python, and how long that
-takes depends on what the executor has left in the caches: the same steps take several times as long
-beside a model that fills them as beside one that does not.
+The engine's own share, outside its executor, is what counts here. It is Python code, whose time
+depends on what the executor leaves in the processor's caches: beside a model that fills them, the
+same steps take several times as long.
 """
 
 import time
@@ -24,15 +24,15 @@ from paredown.executors.wrapped_executor import WrappedExecutor
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
-# Requests that come at once, and tokens of each prompt.
+# Numbers of simultaneous requests, with the tokens of each prompt.
 BATCHES = ((1, 16), (1, 128), (1, 480), (8, 32), (32, 4))
 _NUM_DECODE_STEPS = 6
-# Python is slow the first times.
+# Python's first runs are slow.
 _NUM_WARMING = 3
 
 
 class StepTimer:
-    """The seconds that the steps of `executor` have taken, which does what `timed` does."""
+    """Sums the seconds of the steps of `timed` that run through the wrapper `executor`."""
 
     def __init__(self, timed: Executor) -> None:
         self._timed = timed
@@ -48,15 +48,14 @@ class StepTimer:
 
 @dataclass(frozen=True)
 class _Seconds:
-    """The seconds of one kind of step, round after round: the executor's, and the engine's beside
-    it."""
+    """Seconds of one kind of step in each round: the executor's, and the engine's besides."""
 
     executor: list[float] = field(default_factory=list)
     engine: list[float] = field(default_factory=list)
 
 
 def num_engine_pages() -> int:
-    """The number of pages that `measure_engine_steps` needs."""
+    """Returns the number of pages that `measure_engine_steps` needs."""
     return max(
         number * -(-(num_tokens + _NUM_DECODE_STEPS + 1) // PAGE_SIZE)
         for number, num_tokens in BATCHES
@@ -66,8 +65,8 @@ def num_engine_pages() -> int:
 def measure_engine_steps(
     executor: Executor, tokenizer: EngineTokenizer, formats: ModelFormats, num_rounds: int
 ) -> list[MeasuredEngineStep]:
-    """Measures for each batch the step of its prompts, with what it takes to take the requests in,
-    and steps in which they decode, greedily. Lower quartiles."""
+    """Measures for each batch the prefill step, including submission, and greedy decode steps.
+    Returns lower quartiles."""
     timer, found = StepTimer(executor), []
     for number, num_tokens in BATCHES:
         first, later = _Seconds(), _Seconds()

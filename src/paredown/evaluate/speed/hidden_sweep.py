@@ -1,9 +1,10 @@
-"""How long the four groups of linear layers of a transformer layer take over its hidden size d.
+"""Times the four groups of linear layers of a transformer layer over its hidden size d.
 
-Each has some multiple of d^2 weights (qkv 3, out 1, ff1 and ff2 4 each, as GPT-2 has them), so its
-time is a quadratic in d: a constant for starting it, a part for its inputs and outputs, and one for
-its weights. Fitted with non-negative coefficients, so that each part is what it says. A model
-reads each weight once in a step: copies take turns, so that no cache holds what the last call read.
+Each group has a multiple of d^2 weights (qkv 3, out 1, ff1 and ff2 4 each, as in GPT-2). Its time
+is therefore a quadratic in d: a constant for its start, a part for inputs and outputs, and a part
+for weights. Coefficients are fitted as non-negative, so that each has this meaning. A model reads
+each weight once per step, so copies take turns, which keeps the last call's weights out of the
+caches.
 """
 
 import time
@@ -23,19 +24,20 @@ from paredown.kernels.isa import chosen_isa
 from paredown.progress import OnCount
 from paredown.units import MEBI
 
-# Rows and columns over d.
+# Rows and columns as multiples of d.
 GROUPS: dict[str, tuple[int, int]] = {"qkv": (3, 1), "out": (1, 1), "ff1": (4, 1), "ff2": (1, 4)}
 HIDDEN_SIZES = (512, 768, 1024, 1280, 1536, 1792, 2048, 2560)
-# Copies of a weight together: as many bytes at each size, so that all are read from the same place.
+# Total size of a weight's copies: equal at each size, so that all are read from the same memory
+# level.
 _COPIES_BYTES = 256 * MEBI
 _LEAST_COPIES, _MOST_COPIES = 3, 512
-# More than a step has; the widest input takes 0.7 GB.
+# More than any step has; the widest input takes 0.7 GB.
 MAX_TOKENS = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFit:
-    """Seconds at each hidden size, and a + b d + c d^2; `mean_error` is relative."""
+    """Seconds at each hidden size and the fit a + b d + c d^2; `mean_error` is relative."""
 
     group: str
     points: tuple[tuple[int, float], ...]
@@ -67,8 +69,8 @@ def sweep_hidden(
     num_rounds: int = 9,
     on_progress: OnCount | None = None,
 ) -> HiddenSweep:
-    """Times each group at each size, in rounds. Raises ConfigError for an unknown format, and for
-    no or too many tokens."""
+    """Times each group at each size, in rounds. Raises ConfigError for an unknown format or an
+    invalid number of tokens."""
     if format_name not in COSTED_FORMATS:
         raise ConfigError(
             "there is no such format",

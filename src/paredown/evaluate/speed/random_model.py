@@ -1,7 +1,7 @@
-"""A native model with random weights of any shape and format, without files: made to be timed.
+"""Builds a native model with random weights of any shape and format, for timing.
 
-Numbers are drawn once for a million and repeated; a layer keeps the variance of its input, so that
-nothing overflows and no number is denormal, which would be slow.
+A million numbers are drawn and repeated. Layers keep the variance of their input, so that nothing
+overflows and no number is denormal, which would be slow.
 """
 
 from math import sqrt
@@ -32,7 +32,7 @@ _ROUTER = WeightSpec(dtype="fp32")
 def random_model(
     spec: ModelSpec, weights: WeightSpec, kv: KVSpec, num_threads: int
 ) -> LoadedExecutor:
-    """All linear layers and the output layer in `weights`."""
+    """Returns a model with all linear layers and the output layer in the format `weights`."""
     spec, rng = with_padded_heads(spec), np.random.default_rng(0)
     model = NativeModel(Context(spec=spec), kv, ThreadPlan.resolve(num_threads))
     hidden, learned = spec.hidden_size, spec.embedding.positions
@@ -63,7 +63,7 @@ def _set_norm(model: NativeModel, norm: Norm, role: str, layer: int, size: int) 
 
 
 def random_linear(weights: WeightSpec, num_rows: int, num_columns: int) -> LinearSource:
-    """One linear layer."""
+    """Returns one linear layer."""
     return _linear(np.random.default_rng(0), weights, num_rows, num_columns)
 
 
@@ -92,10 +92,10 @@ def _linear(
     num_groups = num_columns // group_size
     steps_OG, num_scales = None, num_groups
     if form.integer_steps:
-        # Eight of a row's smallest scale and more: codes times steps fill 8 bits.
+        # At least eight times a row's smallest scale: codes times steps fill 8 bits.
         steps_OG = rng.integers(8, MOST_STEPS + 1, (num_rows, num_groups), dtype=np.uint8)
         num_scales = 1
-    # fp8 is drawn from the codes of small positive and negative numbers.
+    # fp8 codes are drawn from small positive and negative numbers.
     high = 64 if form.kind == "fp8" else 1 << bits
     codes = rng.integers(0, high, min(_DRAWN, num_rows * num_columns), dtype=np.uint8)
     scale = _scale(bits, num_columns) / (1 if steps_OG is None else 8)
@@ -118,13 +118,14 @@ def _linear(
 
 
 def _block_bytes(rng: np.random.Generator, num_rows: int, num_bytes: int) -> npt.NDArray[np.uint8]:
-    """Super-blocks: bytes of which any two are an fp16 number of 2^-13 to 2^-11, as scales are."""
+    """Returns super-blocks whose bytes are such that any two form an fp16 number of 2^-13 to 2^-11,
+    like scales."""
     drawn = rng.integers(0x08, 0x10, min(_DRAWN, num_rows * num_bytes), dtype=np.uint8)
     return np.resize(drawn, (num_rows, num_bytes))
 
 
 def _scale(bits: int, num_columns: int) -> float:
-    """A power of two, so that every dtype of scales holds it."""
+    """Returns a power of two, which every scale dtype holds exactly."""
     wanted = 1 / (sqrt(num_columns) * 2 ** (bits - 1) * 0.58)
     return float(2.0 ** round(np.log2(wanted)))
 

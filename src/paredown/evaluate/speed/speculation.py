@@ -1,11 +1,10 @@
-"""What speculation gains: the same requests with and without it, in turn, in one process.
+"""Measures the gain of speculation: the same requests with and without it, in turn, in one process.
 
-Both engines answer the requests of a round side by side, some milliseconds of one after some of the
-other: neighbours on a shared machine make seconds of it differ by more than is to be told apart.
-They have an executor each, of the same weights; two differ by a hundredth, by where their pages lie
-in memory, so they change places from round to round. Figures are medians over rounds; `spread` is
-the distance between the quartiles over the median. That both gave the same tokens is checked in
-every round.
+The two engines alternate every few milliseconds, because other load on a shared machine varies over
+seconds. Each has its own executor with the same weights. Executors differ by about a percent,
+depending on where their pages lie in memory, so they swap roles every round. Figures are medians
+over rounds; `spread` is the interquartile range over the median. Every round checks that both gave
+the same tokens.
 """
 
 import statistics
@@ -21,17 +20,17 @@ from paredown.engine.speculate.speculator import Speculator
 from paredown.executors.protocol import Executor
 from paredown.progress import OnCount
 
-# An engine goes on until it has had so much more time than the other.
+# An engine runs until it is this far ahead of the other.
 _SLICE_S = 0.02
 
-# An answer that is known is not computed: each round is to do the same work.
+# Without a prefix cache, so that each round does the same work.
 _CONFIG = ScheduleConfig(prefix_cache=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestRounds:
-    """Requests that are submitted together. In `rounds` each round has prompts of its own, so that
-    no answer is seen twice."""
+    """Requests that are submitted together. Each of the `rounds` has its own prompts, so that no
+    answer occurs twice."""
 
     name: str
     rounds: Sequence[Sequence[list[int]]]
@@ -40,7 +39,8 @@ class RequestRounds:
 
 @dataclass(kw_only=True)
 class SpeculationSpeed:
-    """Rates are generated tokens per second of wall time, prompts included, a value per round."""
+    """Rates are generated tokens per second of wall time, prompts included, with a value per
+    round."""
 
     name: str
     without: list[float] = field(default_factory=list)
@@ -54,7 +54,7 @@ class SpeculationSpeed:
 
     @property
     def gains(self) -> list[float]:
-        """How many times faster, round by round."""
+        """Returns the speed-up in each round."""
         return [b / a for a, b in zip(self.without, self.speculating, strict=True)]
 
     @property
@@ -76,8 +76,8 @@ def compare_speculation(
     requests: RequestRounds,
     on_progress: OnCount | None = None,
 ) -> SpeculationSpeed:
-    """Answers without and with speculation, from executors of the same weights that have pages of
-    their own. Round 0 does not count."""
+    """Measures answers without and with speculation, from executors with the same weights and their
+    own pages. Round 0 is a warm-up."""
     plain = [Engine(executor, tokenizer, _CONFIG) for executor in executors]
     speculating_engines = [
         Engine(executor, tokenizer, _CONFIG, speculator) for executor in executors
@@ -105,7 +105,7 @@ def compare_speculation(
 def _answer_in_turn(
     engines: Sequence[Engine], prompts: Sequence[list[int]], params: SamplingParams
 ) -> list[tuple[list[list[int]], float]]:
-    """The tokens that each engine generated, and how many per second of its own time."""
+    """Returns each engine's generated tokens and its tokens per second of its own time."""
     requests, seconds = [], []
     for engine in engines:
         start_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Decode and prefill speed through the executor, beside the limits of the machine.
+"""Measures decode and prefill speed through the executor, relative to the limits of the machine.
 
     decode    tokens per second of one sequence, token after token, after a prompt
     prefill   tokens per second of one chunk from an empty cache, with one row of logits
@@ -8,8 +8,8 @@
     MFU       arithmetic of prefill per second, over the measured peak of the arithmetic that the
               linear layers use
 
-Models are measured in short alternating rounds; figures are medians, `spread` is the distance
-between the quartiles over the median.
+Models are measured in short alternating rounds; figures are medians, and `spread` is the
+interquartile range over the median.
 """
 
 import statistics
@@ -31,16 +31,16 @@ from paredown.spec.weight import WeightSpec
 PREFILL_TOKENS = 256
 PROMPT_TOKENS = 128
 DECODE_TOKENS = 64
-# A round of a slow model ends after this long.
+# A round of a slow model ends after this time.
 _MAX_DECODE_S = 1.0
 _MIN_DECODE_TOKENS = 2
-# Rounds that measure the bandwidth too, which takes as long as the rest of a round.
+# The number of rounds that also measure the bandwidth, which doubles a round's time.
 _BANDWIDTH_ROUNDS = 3
 _FIRST_TOKEN_ROUNDS = 3
 
 
 class MeasuredExecutor(Executor, Protocol):
-    """An executor that tells what a step reads."""
+    """An executor that tells how many bytes a step reads."""
 
     @property
     def weight_bytes(self) -> int: ...
@@ -63,7 +63,7 @@ class Speed:
 
 @dataclass
 class Trial:
-    """One model under measurement: rates of the rounds so far, and the bandwidth in the first."""
+    """One model under measurement: its rates in each round, and the bandwidth in the first few."""
 
     executor: MeasuredExecutor
     weights: WeightSpec
@@ -72,7 +72,7 @@ class Trial:
     bandwidth: list[float] = field(default_factory=list)
 
     def run_round(self) -> None:
-        """One prefill of a chunk and one short decode; overwrites pages from 0 on."""
+        """Runs one prefill of a chunk and one short decode; overwrites pages from 0 on."""
         max_positions = self.executor.spec.max_positions
         num_prefill = min(PREFILL_TOKENS, max_positions)
         num_prompt = min(PROMPT_TOKENS, max_positions // 2)
@@ -80,7 +80,8 @@ class Trial:
         started = time.perf_counter()
         self.executor.step([_slice(tokens, 0)])
         self.prefill.append(num_prefill / (time.perf_counter() - started))
-        # The chunk has filled the pages; decoding goes on as if after `num_prompt` tokens of it.
+        # The chunk has filled the pages, so decoding continues as if after its first `num_prompt`
+        # tokens.
         num_decode = min(DECODE_TOKENS, max_positions - num_prompt)
         started = time.perf_counter()
         for done in range(1, num_decode + 1):
@@ -94,12 +95,13 @@ class Trial:
 
     @property
     def step_bytes(self) -> int:
-        """What a decode step reads: all weights, and the keys and values of a middling context."""
+        """Returns the bytes that a decode step reads: all weights, and keys and values of a medium
+        context."""
         return self.executor.weight_bytes + self.context * self.executor.kv_token_bytes
 
     @property
     def context(self) -> int:
-        """Tokens of the sequence halfway through decoding."""
+        """Returns the sequence's tokens halfway through decoding."""
         return min(PROMPT_TOKENS, self.executor.spec.max_positions // 2) + DECODE_TOKENS // 2
 
     def forget(self) -> None:
@@ -108,7 +110,8 @@ class Trial:
             rates.clear()
 
     def speed(self, machine: Machine) -> Speed:
-        """Medians of all rounds; the bandwidth, being a limit, is the highest of its rounds."""
+        """Returns medians over the rounds. The bandwidth is a limit, so it is the highest of its
+        rounds."""
         decode, prefill = statistics.median(self.decode), statistics.median(self.prefill)
         spec = self.executor.spec
         num_prefill = min(PREFILL_TOKENS, spec.max_positions)
@@ -130,7 +133,7 @@ def run_rounds(
     num_rounds: int,
     on_progress: OnCount | None = None,
 ) -> None:
-    """Measures all trials in turn, `num_rounds` times, after a round that does not count."""
+    """Measures all trials in turn, `num_rounds` times, after a warm-up round."""
     for number in range(num_rounds + 1):
         for trial in trials:
             trial.run_round()
@@ -141,7 +144,7 @@ def run_rounds(
 
 
 def first_token_s(executor: Executor, num_tokens: int) -> float:
-    """Seconds from an empty cache to the first token after a prompt, read in one chunk: the median
+    """Returns the time to the first token of a prompt in one chunk, from an empty cache: the median
     of three. Raises ConfigError for a prompt beyond the context."""
     if num_tokens > executor.spec.max_positions:
         raise ConfigError(
@@ -159,21 +162,21 @@ def first_token_s(executor: Executor, num_tokens: int) -> float:
 
 
 def speed_pages(spec: ModelSpec) -> int:
-    """Pages an executor needs to be measured."""
+    """Returns the number of pages that a measurement needs."""
     tokens = max(PREFILL_TOKENS, PROMPT_TOKENS + DECODE_TOKENS)
     return -(-min(tokens, spec.max_positions) // PAGE_SIZE)
 
 
 def prefill_flops(spec: ModelSpec, num_tokens: int) -> float:
-    """Multiplications and additions of a prefill from position 0 with one row of logits."""
+    """Returns the FLOPs of a prefill from position 0 with one row of logits."""
     return slice_flops(spec, start=0, num_tokens=num_tokens, num_logits=1)
 
 
 def slice_flops(spec: ModelSpec, *, start: int, num_tokens: int, num_logits: int) -> float:
-    """Multiplications and additions of `num_tokens` tokens of a sequence from position `start` on.
+    """Returns the FLOPs of `num_tokens` tokens of a sequence from position `start` on.
 
-    2 per token and weight that it passes, and 4 per head, dimension and pair of positions for
-    scores and values. A sliding window is not taken off.
+    Each token costs 2 per weight that it passes. Scores and values cost 4 per head, dimension and
+    pair of positions. A sliding window is not subtracted.
     """
     linear = 2 * spec.num_active_linear_parameters() * num_tokens
     output = 2 * spec.vocab_size * spec.hidden_size * num_logits
@@ -184,7 +187,8 @@ def slice_flops(spec: ModelSpec, *, start: int, num_tokens: int, num_logits: int
 
 
 def arithmetic_peak(machine: Machine, weights: WeightSpec) -> float:
-    """Operations per second, measured, of what multiplies such weights on the native core."""
+    """Returns the measured peak of the native core's arithmetic for such weights, in operations per
+    second."""
     if weights.activations.startswith("int8"):
         return machine.int8_ops_per_s
     if weights.activations == "bf16":  # measured as floats where the set has no bf16 product

@@ -1,9 +1,8 @@
-"""A short sweep of this machine's kernels: steps of small models of several sizes, timed.
+"""Sweeps this machine's kernels by timing steps of small models of several sizes.
 
-A shared machine is fast for a second and slow for the next, and what is measured in one go is of
-one moment: all models whose weights are swept take turns, round after round. What is in the way of
-a step only ever adds to its time, so the lower quartile of the rounds counts. The models are made
-up; what is fitted to them (cost/fit_steps.py) is used for others.
+The speed of a shared machine changes from second to second, so all swept models take turns, round
+after round. Disturbances only add time, so the lower quartile of the rounds counts. The models are
+random; the fit (cost/fit_steps.py) is then used for real ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +36,8 @@ _MAX_CONTEXT = 4096
 
 
 def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, int]) -> ModelSpec:
-    """`heads`: how many, how many of keys and values, columns of each."""
+    """Returns a model; `heads` holds the number of heads, of key-value heads, and the columns per
+    head."""
     num_heads, num_kv_heads, head_dim = heads
     norm = Norm(kind="rms", eps=1e-5)
     layer = LayerSpec(
@@ -64,9 +64,10 @@ def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, i
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """What is measured. `small` models differ in their number of layers alone, those in `models` in
-    how much of a cache they fill; attention is that of `models[:num_attention_models]`, and what
-    the engine takes beside its executor that of `small[0]` and `models[:num_engine_models]`."""
+    """The models and loads to measure. `small` models differ only in their number of layers, those
+    in `models` in how much of a cache they fill. Attention is measured on
+    `models[:num_attention_models]`; the engine's own time on `small[0]` and
+    `models[:num_engine_models]`."""
 
     formats: tuple[str, ...] = ("bf16", "int8", "w8a8", "int4-g32", "int4-g128", "w4a8-g32-qoq")
     kv_dtypes: tuple[KVDType, ...] = KV_DTYPES
@@ -94,7 +95,7 @@ class SweepConfig:
 def sweep_machine(
     machine: Machine, config: SweepConfig | None = None, on_progress: OnCount | None = None
 ) -> StepFit:
-    """Measures and fits; takes a few minutes on two cores. Raises ConfigError for an unknown
+    """Measures and fits, which takes a few minutes on two cores. Raises ConfigError for an unknown
     format."""
     config = config or SweepConfig()
     num_rounds, num_done = config.num_rounds + 1, 0
@@ -117,8 +118,7 @@ def sweep_machine(
 
 
 class SweepPart:
-    """Models that take turns. They are made for the first round, which does not count, and let go
-    by `close`."""
+    """Models that take turns. They are made for the warm-up round and freed by `close`."""
 
     def __init__(self, make: Callable[[], list[SweptModel]]) -> None:
         self._make = make
@@ -127,7 +127,7 @@ class SweepPart:
 
     @property
     def steps(self) -> Sequence[dict[SweptLoad, MeasuredStep]]:
-        """The steps of each model that were measured until `close`."""
+        """Returns the steps of each model that were measured before `close`."""
         assert self._steps, "not closed yet"
         return self._steps
 
@@ -143,10 +143,9 @@ class SweepPart:
 
 
 class StepSweep:
-    """`parts` are the models whose weights are swept, and those of each format of keys and values:
-    to be run for two rounds or more, one part after the other (which takes less memory), or
-    together. `tell` is called after each measurement that is no round. Raises ConfigError for an
-    unknown format."""
+    """`parts` hold the models whose weights are swept, and those of each KV format. Run each part
+    for two rounds or more, in sequence (which takes less memory) or together. `tell` is called
+    after each measurement outside the rounds. Raises ConfigError for an unknown format."""
 
     def __init__(
         self, machine: Machine, config: SweepConfig, tell: Callable[[], None] = lambda: None
@@ -194,15 +193,15 @@ class StepSweep:
         )
 
     def _measure_bandwidths(self) -> None:
-        """The better of all times."""
+        """Keeps the best bandwidth of all measurements."""
         for size, before in self._bandwidths.items():
             found = measure_bandwidth(self._machine.num_threads, size)
             self._bandwidths[size] = max(before, found)
             self._tell()
 
     def _weight_models(self) -> list[SweptModel]:
-        """Small ones, then those of each format. One chunk from the beginning, of each number of
-        tokens."""
+        """Returns the small models, then those of each format, with one chunk from position 0 for
+        each number of tokens."""
         config = self._config
         loads = [SweptLoad(1, 0, num_tokens) for num_tokens in config.num_tokens]
         models = [(spec, "bf16") for spec in config.small]
@@ -213,7 +212,7 @@ class StepSweep:
         ]
 
     def _contexts(self) -> list[tuple[SweptLoad, SweptLoad]]:
-        """The same tokens, after nothing and after contexts."""
+        """Returns pairs of loads with the same tokens, without and with a context."""
         config = self._config
         return [
             (SweptLoad(number, 0, 1), SweptLoad(number, context - 1, 1))
@@ -256,8 +255,8 @@ class StepSweep:
 
 
 def never_rising(bandwidths: Mapping[int, float]) -> list[tuple[float, float]]:
-    """By size: a buffer is read at least as fast as a larger one, and where it seems slower
-    something else held it up."""
+    """Returns bandwidths by size, made monotonic: a buffer is read at least as fast as a larger
+    one, and where it seems slower it was disturbed."""
     found, highest = list[tuple[float, float]](), 0.0
     for size in sorted(bandwidths, reverse=True):
         highest = max(highest, bandwidths[size])

@@ -1,4 +1,4 @@
-"""A made-up model of a sweep, and what its steps take, round after round."""
+"""A random model of a sweep, and its step times in each round."""
 
 import time
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from paredown.executors.protocol import LoadedExecutor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 
-# Times in a row for which a step is run at most, and seconds after which it is not run again.
+# The most repeats of a step in a row, and the seconds after which it is not repeated.
 _NUM_REPEATS = 16
 _ROW_S = 0.03
-# The first of them find in the caches what another step has left there.
+# The first repeats find another step's data in the caches.
 _NUM_WARMING = 6
 
 
 @dataclass(frozen=True)
 class SweptLoad:
-    """`num_tokens` tokens from position `start` on, in each of `num_sequences`."""
+    """A load of `num_tokens` tokens from position `start` on, in each of `num_sequences`."""
 
     num_sequences: int
     start: int
@@ -37,7 +37,7 @@ class SweptLoad:
         return self.num_sequences * self._pages_each
 
     def slices(self) -> list[SequenceSlice]:
-        """The load as the executor takes it, with a row of logits for each."""
+        """Returns the load as slices for the executor, with one row of logits each."""
         each = self._pages_each
         return [
             SequenceSlice(
@@ -58,8 +58,8 @@ class SweptLoad:
 
 @dataclass
 class SweptModel:
-    """`spec` with random weights, opened; the first round does not count. A short step comes
-    several times in a row, as in decoding: what the caches hold is then its own."""
+    """An open model of `spec` with random weights. Its first round is a warm-up. A short step is
+    repeated in a row, as in decoding, so that the caches hold its own data."""
 
     spec: ModelSpec
     formats: ModelFormats
@@ -76,7 +76,7 @@ class SweptModel:
         self._seconds = {load: [] for load in self.loads}
 
     def run_round(self) -> None:
-        """All loads in turn."""
+        """Runs all loads in turn."""
         for load, found in self._seconds.items():
             row = self._row(load.slices())
             if self._is_warm:
@@ -95,7 +95,7 @@ class SweptModel:
         }
 
     def _row(self, slices: list[SequenceSlice]) -> list[float]:
-        """Seconds of a step, again and again."""
+        """Returns the seconds of a step that is repeated."""
         found = list[float]()
         while len(found) < _NUM_REPEATS and sum(found) < _ROW_S:
             started = time.perf_counter()

@@ -1,10 +1,9 @@
-"""The text that calibration looks at: windows at random places of a text, or of text that the model
-itself samples.
+"""Provides the calibration text: windows at random places of a text, or of text that the model
+samples itself.
 
-With $PAREDOWN_DATA the text is the training split of the classic books, which shares no author with
-the text that quality is measured on (evaluate/texts/text.py). A model that chats sees text of mixed
-origin too, half of it as conversations in the words of its chat template; what it samples itself
-begins as a conversation for half of the windows.
+With $PAREDOWN_DATA it is the training split of the classic books, which shares no author with the
+evaluation text (evaluate/texts/text.py). A chat model also sees mixed text, half of it in its chat
+template. If the model samples the text itself, half of the windows begin as conversations.
 """
 
 import lzma
@@ -30,20 +29,20 @@ from paredown.units import MEBI
 DEFAULT_SAMPLES = 128
 DEFAULT_TOKENS = 512
 DATA_TEXT = Path("text") / "classic-books" / "train.txt.xz"
-# Prose, code, mathematics and several languages: what the field calibrates importance matrices on.
+# Prose, code, mathematics and several languages; commonly used to calibrate importance matrices.
 MIXED_TEXT = Path("text") / "calibration" / "calibration_datav3.txt"
-# Windows come from the beginning of a long text; reading and unpacking more takes seconds.
+# Windows come from the beginning of a long text, because reading more takes seconds.
 _READ_BYTES = 32 * MEBI
-# Bytes cut out for a window: enough for its tokens in most languages; more are taken if not.
+# Bytes to cut out per token of a window. This suffices in most languages; otherwise more are taken.
 _BYTES_PER_TOKEN = 8
-# In all windows: a thousand times the usual. Token ids are in memory.
+# The limit over all windows, a thousand times the usual. Token ids are held in memory.
 _MOST_TOKENS = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationConfig:
-    """`num_samples` windows of `num_tokens` tokens each (at most the model's context); `text` None
-    is the texts that `choose_calibration` finds."""
+    """`num_samples` windows of `num_tokens` tokens each (at most the model's context). `text` None
+    uses the texts that `choose_calibration` finds."""
 
     text: Path | None = None
     num_samples: int = DEFAULT_SAMPLES
@@ -57,9 +56,9 @@ def choose_calibration(
     reference: Callable[[], Executor],
     max_positions: int,
 ) -> Calibration:
-    """Windows from the config's text, else from the texts that $PAREDOWN_DATA has, else sampled
-    from the reference model (made only then). Raises ConfigError for a text shorter than one
-    window, CheckpointError for one that cannot be read."""
+    """Returns windows from the config's text, else from the texts in $PAREDOWN_DATA, else sampled
+    from the reference model, which is loaded only then. Raises ConfigError for a text shorter than
+    one window, and CheckpointError for one that cannot be read."""
     num_tokens = min(config.num_tokens, max_positions)
     _check(config, num_tokens)
     parts = _parts(config, tokenizer)
@@ -82,13 +81,13 @@ def choose_calibration(
 
 
 def calibration_texts(config: CalibrationConfig, tokenizer: ChatTokenizer) -> list[Path]:
-    """The texts that windows come from, each once; none where the model writes one itself."""
+    """Returns the texts that windows come from, each once; empty where the model writes its own."""
     return list(dict.fromkeys(part.path for part in _parts(config, tokenizer)))
 
 
 def split_evenly(total: int, weights: Sequence[int]) -> list[int]:
-    """Whole numbers that add up to `total`, as near to the weights as can be; the first gets what
-    is left over."""
+    """Splits `total` into whole numbers as close to the weights as possible; the first gets the
+    remainder."""
     shares = [total * weight // sum(weights) for weight in weights]
     shares[0] += total - sum(shares)
     return shares
@@ -116,8 +115,7 @@ def _check(config: CalibrationConfig, num_tokens: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A text, and its `weight` among the windows; `as_chat` puts it into the words of the chat
-    template."""
+    """A text with its `weight` among the windows; `as_chat` renders it in the chat template."""
 
     path: Path
     weight: int = 1
@@ -141,7 +139,7 @@ class _Part:
 
 
 def _parts(config: CalibrationConfig, tokenizer: ChatTokenizer) -> list[_Part]:
-    """The config's text alone, or those of $PAREDOWN_DATA; none where there are none."""
+    """Returns the config's text alone, or those of $PAREDOWN_DATA; empty without either."""
     if config.text is not None:
         return [_Part(path=config.text)]
     if DATA_VARIABLE not in os.environ:
@@ -157,7 +155,8 @@ def _parts(config: CalibrationConfig, tokenizer: ChatTokenizer) -> list[_Part]:
 def _sampled(
     executor: Executor, tokenizer: ChatTokenizer, num_samples: int, num_tokens: int
 ) -> Windows:
-    """Windows that the model writes, half of them as conversations where it has a template."""
+    """Returns windows that the model samples, half of them as conversations if it has a
+    template."""
     first, begin = first_token(tokenizer), conversation_start(tokenizer)
     numbers = [num_samples] if begin is None else split_evenly(num_samples, [1, 1])
     found = []
@@ -173,7 +172,7 @@ def _sampled(
 def _windows(
     text: str, tokenizer: TextTokenizer, num_samples: int, num_tokens: int, seed: int, path: Path
 ) -> Windows:
-    """Each begins at a random character, at the next space."""
+    """Returns windows that each begin at a random character's next space."""
     rng = np.random.default_rng(seed)
     length = num_tokens * _BYTES_PER_TOKEN
     windows = np.empty((num_samples, num_tokens), np.int64)
@@ -195,7 +194,7 @@ def _windows(
 
 
 def _read(path: Path) -> str:
-    """The beginning of a text file, unpacked where its name ends in .xz."""
+    """Returns the beginning of a text file, decompressed where its name ends in .xz."""
     try:
         with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as file:
             raw = file.read(_READ_BYTES)
@@ -206,7 +205,7 @@ def _read(path: Path) -> str:
             remedy="Name a UTF-8 text file (--calibration-text).",
         ) from error
     try:
-        # The cut may go through a character.
+        # The cut may split a character.
         return raw.decode("utf-8", errors="ignore" if len(raw) == _READ_BYTES else "strict")
     except UnicodeDecodeError as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Text as conversations, in the words of a model's chat template."""
+"""Renders text as conversations in a model's chat template."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from paredown.evaluate.texts.text import TextTokenizer
 
 Windows = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
-# Characters of what a user says and of an answer.
+# Lengths of a question and of an answer in characters.
 _QUESTION_CHARS, _ANSWER_CHARS = 240, 900
 _MARK = "\N{BLACK STAR}"
 
@@ -26,8 +26,8 @@ class ChatTokenizer(TextTokenizer, Protocol):
 def chat_windows(
     text: str, tokenizer: ChatTokenizer, num_samples: int, num_tokens: int, seed: int
 ) -> Windows:
-    """Windows that begin as a conversation begins: stretches of the text in turns of a user and of
-    the assistant, one conversation after another."""
+    """Returns windows that begin like a conversation. Stretches of the text become the turns of
+    user and assistant, one conversation after another."""
     rng = np.random.default_rng(seed)
     windows = np.empty((num_samples, num_tokens), np.int64)
     for number in range(num_samples):
@@ -39,7 +39,7 @@ def chat_windows(
 
 
 def conversation_start(tokenizer: ChatTokenizer) -> list[int] | None:
-    """The tokens up to where a user begins to speak; None without a template, or with one that
+    """Returns the tokens before the user's first words; None without a template, or with one that
     does not let a user begin."""
     if not tokenizer.has_chat_template:
         return None
@@ -52,7 +52,7 @@ def conversation_start(tokenizer: ChatTokenizer) -> list[int] | None:
 
 
 def _conversation(text: str, tokenizer: ChatTokenizer, rng: np.random.Generator) -> str:
-    """Two questions and two answers; the last answer is what the text says next."""
+    """Returns two questions and two answers, in the text's order."""
     length = 2 * (_QUESTION_CHARS + _ANSWER_CHARS)
     start = int(rng.integers(0, max(1, len(text) - length)))
     start = max(0, text.find(" ", start)) if start else 0

@@ -1,4 +1,4 @@
-"""The executor that writes a text where none was given."""
+"""Loads the executor that samples a text where none was given."""
 
 from paredown.evaluate.texts.text import sampling_pages
 from paredown.executors.cache_config import CacheConfig
@@ -12,7 +12,7 @@ from paredown.models.checkpoint import Checkpoint
 def load_sampling_executor(
     checkpoint: Checkpoint, num_threads: int | None = None, cache: CacheConfig | None = None
 ) -> LoadedExecutor:
-    """Loads `checkpoint` with room for what `sample_text` runs side by side, and no more."""
+    """Loads `checkpoint` with just enough pages for the parallel texts of `sample_text`."""
     pages = sampling_pages(checkpoint.spec)
     return load_executor(
         checkpoint,

@@ -1,4 +1,4 @@
-"""The text that quality is measured on, cut into windows.
+"""Provides the evaluation text, cut into windows.
 
 Protocol: the text's tokens are cut into consecutive windows that do not overlap. With a first token
 (the tokenizer's bos, else <|endoftext|>) a window of C inputs is that token and C - 1 text tokens,
@@ -22,19 +22,19 @@ from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 from paredown.units import MEBI
 
-# Models with longer contexts are measured on windows of this many tokens.
+# Models with longer contexts are measured on windows of this size.
 MAX_WINDOW_TOKENS = 2048
 DATA_VARIABLE = "PAREDOWN_DATA"
 DATA_TEXT = Path("text") / "classic-books" / "test.txt"
-# No tokenizer spends more bytes on a token over a whole text.
+# No tokenizer averages more bytes per token over a whole text.
 _MAX_BYTES_PER_TOKEN = 16
 _SAMPLING_SEED = 0
-# Texts sampled side by side.
+# The number of texts sampled in parallel.
 _NUM_TEXTS = 8
 
 
 class TextTokenizer(Protocol):
-    """What is asked of a tokenizer here."""
+    """The part of a tokenizer that evaluation uses."""
 
     @property
     def bos_token_id(self) -> int | None: ...
@@ -44,7 +44,7 @@ class TextTokenizer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EvalWindow:
-    """`targets[j]` is the token after `inputs[: j + 1]`."""
+    """A window, where `targets[j]` is the token after `inputs[: j + 1]`."""
 
     inputs: list[int]
     targets: list[int]
@@ -52,8 +52,8 @@ class EvalWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalText:
-    """`num_tokens` are predicted; `num_bytes` is the UTF-8 length of what they decode to;
-    `protocol` is one sentence for reports."""
+    """A text in windows. `num_tokens` tokens are predicted, and they decode to `num_bytes` bytes of
+    UTF-8. `protocol` is one sentence for reports."""
 
     windows: list[EvalWindow]
     num_tokens: int
@@ -64,14 +64,14 @@ class EvalText:
 
 
 def window_tokens(max_positions: int) -> int:
-    """Inputs of a window for a model of that context."""
+    """Returns the inputs per window for a model of that context."""
     return min(max_positions, MAX_WINDOW_TOKENS)
 
 
 def prepare_text(
     ids: Sequence[int], tokenizer: TextTokenizer, window: int, source: str
 ) -> EvalText:
-    """Cuts tokens into windows of at most `window` inputs. Raises ConfigError for no text."""
+    """Cuts tokens into windows of at most `window` inputs. Raises ConfigError for an empty text."""
     first = first_token(tokenizer)
     padded = [*ids] if first is None else [first, *ids]
     num_targets = len(padded) - 1
@@ -103,7 +103,7 @@ def prepare_text(
 
 
 def first_token(tokenizer: TextTokenizer) -> int | None:
-    """The token that starts a text, where the tokenizer has one."""
+    """Returns the token that starts a text, where the tokenizer has one."""
     if tokenizer.bos_token_id is not None:
         return tokenizer.bos_token_id
     ids = tokenizer.encode("<|endoftext|>")
@@ -117,9 +117,10 @@ def choose_text(
     reference: Callable[[], Executor],
     max_positions: int,
 ) -> EvalText:
-    """The beginning of `path`; else of the classic books where $PAREDOWN_DATA has them; else text
-    that the reference model (made only then) samples, with a fixed seed. Raises ConfigError for
-    fewer than one token and for a file that is not text, CheckpointError for one not readable."""
+    """Returns the beginning of `path`, else of the classic books in $PAREDOWN_DATA, else text
+    sampled with a fixed seed from the reference model, which is loaded only then. Raises
+    ConfigError for fewer than one token and for a file that is not text, and CheckpointError for an
+    unreadable one."""
     if num_tokens < 1:
         raise ConfigError("--tokens must be at least one", seen=num_tokens, remedy="Give more.")
     window = window_tokens(max_positions)
@@ -134,7 +135,7 @@ def choose_text(
 
 
 def sampling_pages(spec: ModelSpec) -> int:
-    """Pages an executor needs to sample a text."""
+    """Returns the number of pages that sampling a text needs."""
     return _NUM_TEXTS * -(-window_tokens(spec.max_positions) // PAGE_SIZE)
 
 
@@ -144,9 +145,9 @@ def sample_text(
     num_tokens: int,
     start: Sequence[int] | None = None,
 ) -> list[int]:
-    """Tokens drawn at temperature 1 (Gumbel-max), several texts side by side, one after another in
-    the result. The same executor gives the same tokens. Each text goes on after `start`, which is
-    part of it; None is the first token, which is not."""
+    """Samples tokens at temperature 1 (Gumbel-max) from several parallel texts, concatenated in the
+    result. The same executor gives the same tokens. Each text continues `start`, which is part of
+    it; with None it continues the first token, which is not."""
     rng = np.random.default_rng(_SAMPLING_SEED)
     pages_each = -(-window_tokens(executor.spec.max_positions) // PAGE_SIZE)
     num_texts = max(1, min(executor.num_pages // pages_each, _NUM_TEXTS))
@@ -154,7 +155,7 @@ def sample_text(
     begin = [0 if first is None else first] if start is None else [*start]
     kept_from = 1 if start is None else 0
     length = min(-(-num_tokens // num_texts), window_tokens(executor.spec.max_positions) - 1)
-    # A text that grows longer would have to be computed anew.
+    # A longer text would have to be computed anew.
     length = min(length, executor.spec.rotary_switch or length)
     length = max(length, len(begin))
     texts: list[list[int]] = []
@@ -181,13 +182,13 @@ def sample_text(
 
 
 def read_text(path: Path, max_bytes: int | None = None) -> str:
-    """The file's text, or the whole characters within its first `max_bytes`. Raises CheckpointError
-    for a file that cannot be read, ConfigError for one that is not UTF-8."""
+    """Returns the file's text, or the whole characters within its first `max_bytes`. Raises
+    CheckpointError for a file that cannot be read, and ConfigError for one that is not UTF-8."""
     wanted = sys.maxsize if max_bytes is None else max_bytes
     raw = bytearray()
     try:
         with path.open("rb") as file:
-            # In pieces: one call would set aside `wanted` bytes, however short the file is.
+            # In pieces, because a single call would allocate `wanted` bytes even for a short file.
             while piece := file.read(min(wanted - len(raw), MEBI)):
                 raw += piece
     except OSError as error:
@@ -197,7 +198,7 @@ def read_text(path: Path, max_bytes: int | None = None) -> str:
             remedy="Name a UTF-8 text file (--text).",
         ) from error
     try:
-        # The cut may go through a character, the file's end may not.
+        # The cut may split a character; the file's end may not.
         return codecs.getincrementaldecoder("utf-8")().decode(raw, final=len(raw) < wanted)
     except UnicodeDecodeError as error:
         raise ConfigError(

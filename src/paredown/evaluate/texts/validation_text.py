@@ -1,4 +1,4 @@
-"""The text that choices are made on: it shares no author with the one that quality is told on."""
+"""Provides the text on which choices are made. It shares no author with the evaluation text."""
 
 import os
 from pathlib import Path
@@ -23,9 +23,9 @@ VALIDATION_TEXT = DATA_TEXT.with_name("valid.txt")
 def choose_validation_text(
     checkpoint: Checkpoint, path: Path | None, num_tokens: int, window: int
 ) -> EvalText:
-    """`num_tokens` from the beginning of `path`, in windows of at most `window`; else of the
-    classic books' validation split where $PAREDOWN_DATA has it; else what `choose_text` finds
-    without a path. Raises as it does."""
+    """Returns `num_tokens` from the beginning of `path`, in windows of at most `window`; else from
+    the classic books' validation split in $PAREDOWN_DATA; else what `choose_text` finds without a
+    path. Raises what `choose_text` raises."""
 
     def sampler() -> LoadedExecutor:
         return load_executor(

@@ -1,7 +1,7 @@
-"""The proof of a checkpoint goes with it into another format.
+"""Carries a checkpoint's proof over into another format.
 
-The source is checked as a server checks it; what was written gets golden logits of its own, so that
-it is checked by what it computes itself, and the two are compared.
+The source is checked as a server would check it. The new checkpoint gets its own golden logits, so
+that it is checked by its own computation, and the two are compared.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from paredown.spec.weight import ActivationDType
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedSource:
-    """A checkpoint that is what it was verified as. `golden` are its logits on this machine,
-    `figures` what its verification.json tells people, `hub` where on the hub it came from,
-    `activations` what inputs were rounded to where that was chosen."""
+    """A checkpoint that matches its verification. `golden` are its logits on this machine,
+    `figures` the readable part of verification.json, `hub` its origin on the hub, and `activations`
+    what inputs were rounded to, if that was chosen."""
 
     name: str
     hub: HubSource | None
@@ -41,9 +41,9 @@ class VerifiedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class CarriedVerification:
-    """`same_logits`: the golden logits are the source's bit for bit. `difference` is that of the
-    log-probabilities, as a share of their size (evaluate/verify/golden.py). `hub` is where the
-    source came from."""
+    """`same_logits` says whether the golden logits equal the source's bit for bit. `difference`
+    compares the log-probabilities, relative to their size (evaluate/verify/golden.py). `hub` is the
+    source's origin."""
 
     source: str
     same_logits: bool
@@ -69,8 +69,8 @@ class CarriedVerification:
 
 
 def check_verified(source: Checkpoint, num_threads: int | None = None) -> VerifiedSource | None:
-    """The verification of `source`, None where it has none. Raises CheckpointError where it is not
-    what was verified, CapacityError or UnsupportedError where it cannot be run here."""
+    """Returns the verification of `source`, or None if it has none. Raises CheckpointError where it
+    does not match, and CapacityError or UnsupportedError where it cannot be run here."""
     found = read_verification(source.path)
     if found is None:
         return None
@@ -91,9 +91,9 @@ def check_verified(source: Checkpoint, num_threads: int | None = None) -> Verifi
 def carry_verification(
     verified: VerifiedSource, written: Checkpoint, num_threads: int | None = None
 ) -> CarriedVerification:
-    """Writes the verification of a checkpoint that has the codes of `verified`. Raises
-    CheckpointError for logits that are not numbers, CapacityError or UnsupportedError where it
-    cannot be run here, OutputError where it cannot be written."""
+    """Writes the verification of a checkpoint with the codes of `verified`. Raises CheckpointError
+    for NaN or infinite logits, CapacityError or UnsupportedError where it cannot be run here, and
+    OutputError where it cannot be written."""
     executor = _load(written, verified.activations, num_threads)
     fingerprint = make_fingerprint(written, executor)
     logits_TV = golden_logits(executor)

@@ -1,7 +1,7 @@
-"""Fingerprint: what tells that a checkpoint is the one that was verified, and runs as it did.
+"""Fingerprint: identifies a verified checkpoint, and checks that it still computes the same.
 
-It holds a digest of each file that the figures of a verification depend on, and golden logits.
-Digests notice one changed bit anywhere; the logits notice a machine that computes something else.
+It holds golden logits and a digest of each file that the figures depend on. Digests reveal a single
+changed bit; logits reveal a machine that computes differently.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ from paredown.models.text.tokenizer_files import CONFIG as TOKENIZER_CONFIG
 from paredown.models.text.tokenizer_files import read_tokenizer_files, tokenizer_file
 from paredown.spec.weight import ActivationDType
 
-# What a model predicts depends on these beside the weights. Others (chat template, generation
-# defaults) may be edited.
+# Predictions depend on these files besides the weights. Others (chat template, generation defaults)
+# may be edited.
 SMALL_FILES = ("config.json", "tokenizer.json")
 # What the files beside tokenizer.json say of tokens changes what a text becomes, too. Older proofs
 # do not have it.
@@ -44,7 +44,7 @@ REMEDY = "Download or compress the checkpoint again, or go on all the same with 
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """Digests by file name: of config.json and the tokenizer, and of the safetensors files or the
+    """Digests by file name, of config.json and the tokenizer and of the safetensors files or the
     GGUF file."""
 
     small_files: dict[str, str]
@@ -60,7 +60,8 @@ class Fingerprint:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, object]) -> "Fingerprint":
-        """Raises KeyError, TypeError or ValueError for what `as_json` did not make."""
+        """Parses what `as_json` made. Raises KeyError, TypeError or ValueError for anything
+        else."""
         golden = fields["golden"]
         if not isinstance(golden, dict):
             raise TypeError("golden is not an object")
@@ -72,12 +73,13 @@ class Fingerprint:
 
     @property
     def activations(self) -> ActivationDType | None:
-        """The dtype that inputs of linear layers were rounded to; None: that of their formats."""
+        """Returns the dtype that inputs of linear layers were rounded to; None is that of their
+        formats."""
         return cast("ActivationDType | None", self.golden.arithmetic.get("activations"))
 
     def other_inputs(self, executor: LoadedExecutor) -> str | None:
-        """How `executor` reads the inputs of linear layers, where its logits cannot be those of the
-        verification because it reads them otherwise."""
+        """Describes how `executor` reads the inputs of linear layers, if that differs from the
+        verification and its logits must therefore differ too; else None."""
         there, here = self.activations, executor.arithmetic.get("activations")
         if here == there:
             return None
@@ -93,14 +95,14 @@ class Fingerprint:
         _compare(checkpoint, self.small_files, small)
         verified = self.weight_files
         if is_gguf(checkpoint.path):
-            # One file or its parts, whatever they are called by now.
+            # The file or its parts may have been renamed.
             names = [file.path.name for file in checkpoint.files]
             verified = dict(zip(names, verified.values(), strict=False))
         if executor.known_content != joint_digest(verified):
             _compare(checkpoint, verified, file_digests(checkpoint, executor.threads.prefill))
 
     def check_logits(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> str:
-        """How they agree, in a few words. Raises CheckpointError with the difference."""
+        """Describes briefly how the logits agree. Raises CheckpointError with the difference."""
         logits_TV = golden_logits(executor)
         if hash_logits(logits_TV) == self.golden.sha256:
             return "bit for bit"
@@ -125,8 +127,8 @@ class Fingerprint:
 
 
 def make_fingerprint(checkpoint: Checkpoint, executor: LoadedExecutor) -> Fingerprint:
-    """Makes the fingerprint of a checkpoint, loaded with the defaults that it will be served with.
-    Raises CheckpointError for logits that are not numbers."""
+    """Returns the fingerprint of a checkpoint that was loaded with its serving defaults. Raises
+    CheckpointError for NaN or infinite logits."""
     logits_TV = golden_logits(executor)
     if not np.isfinite(logits_TV).all():
         raise CheckpointError(
@@ -143,8 +145,8 @@ def make_fingerprint(checkpoint: Checkpoint, executor: LoadedExecutor) -> Finger
 
 
 def golden_logits(executor: LoadedExecutor) -> Logits:
-    """[T, V], with pages of their own: whatever the executor keeps keys and values in, and however
-    few."""
+    """Returns [T, V], computed in separate pages, whatever the executor's KV format and number of
+    pages."""
     return run_golden(executor.sharing_weights(GOLDEN_KV, keeps_sinks=False))
 
 
@@ -165,7 +167,8 @@ def _digest_small_files(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def _small_files(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """The tokenizer may be read from another file than tokenizer.json."""
+    """Returns the small files to check; the tokenizer may be in another file than
+    tokenizer.json."""
     if is_gguf(checkpoint.path):
         return ()
     config = read_optional_json_object(checkpoint.path / TOKENIZER_CONFIG)

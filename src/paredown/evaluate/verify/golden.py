@@ -1,8 +1,8 @@
-"""Golden logits: what a model says to a fixed list of tokens, to be found again at every load.
+"""Golden logits: a model's output for fixed tokens, which every load must reproduce.
 
-Bits are the same wherever `kernels/arithmetic.py` finds the same arithmetic
-(docs/internals/exactness.md); there one hash is compared. Elsewhere the last bits differ, and
-rounding to int8 and bf16 makes more of that, so a sample is compared within a tolerance.
+Where `kernels/arithmetic.py` finds the same arithmetic, all bits agree
+(docs/internals/exactness.md) and a hash is compared. Elsewhere the last bits differ, and rounding
+to int8 and bf16 amplifies this, so a sample is compared within a tolerance.
 
 Shapes: T tokens, V vocabulary, K sampled tokens of each row.
 """
@@ -31,8 +31,8 @@ TOLERANCE = 0.03
 
 @dataclass(frozen=True, kw_only=True)
 class GoldenLogits:
-    """`sha256` is of the float32 logits [T, V]. `sampled_TK` are the likeliest tokens after each
-    golden one and `log_probabilities_TK` theirs."""
+    """`sha256` is that of the float32 logits [T, V]. `sampled_TK` are the most likely tokens after
+    each golden one, and `log_probabilities_TK` their log-probabilities."""
 
     sha256: str
     sampled_TK: list[list[int]]
@@ -40,8 +40,8 @@ class GoldenLogits:
     arithmetic: dict[str, str]
 
     def difference(self, log_p_TK: npt.NDArray[np.float64]) -> float:
-        """Root mean square of what `log_p_TK` differs by from the sample, over that of the sample;
-        infinite where something is not a number."""
+        """Returns the root mean square of the sample's deviation from `log_p_TK`, relative to that
+        of the sample; infinite for NaN."""
         sample_TK = np.array(self.log_probabilities_TK)
         difference = np.sqrt(np.mean((log_p_TK - sample_TK) ** 2) / np.mean(sample_TK**2))
         return float(difference) if np.isfinite(difference) else np.inf
@@ -51,7 +51,8 @@ class GoldenLogits:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, object]) -> "GoldenLogits":
-        """Raises KeyError, TypeError or ValueError for what `as_json` did not make."""
+        """Parses what `as_json` made. Raises KeyError, TypeError or ValueError for anything
+        else."""
         sampled_TK = np.array(fields["sampled_TK"])
         log_p_TK = np.array(fields["log_probabilities_TK"], dtype=np.float64)
         sha256, arithmetic = fields["sha256"], fields["arithmetic"]
@@ -70,14 +71,15 @@ class GoldenLogits:
 
 
 def golden_tokens(spec: ModelSpec) -> list[int]:
-    """The same ones for every model of this vocabulary, at most NUM_TOKENS."""
+    """Returns the golden tokens, at most NUM_TOKENS; they are the same for every model of this
+    vocabulary."""
     digests = (hashlib.sha256(f"golden token {i}".encode()).digest() for i in range(NUM_TOKENS))
     tokens = [int.from_bytes(digest[:8], "big") % spec.vocab_size for digest in digests]
     return tokens[: spec.max_positions]
 
 
 def run_golden(executor: Executor) -> Logits:
-    """[T, V], in one step over pages from 0 on."""
+    """Returns [T, V], computed in one step over pages from 0 on."""
     tokens = golden_tokens(executor.spec)
     pages = list(range(-(-len(tokens) // PAGE_SIZE)))
     part = SequenceSlice(token_ids=tokens, start=0, pages=pages, num_logits=len(tokens))
@@ -91,7 +93,7 @@ def hash_logits(logits_TV: Logits) -> str:
 def log_probabilities(
     logits_TV: Logits, sampled_TK: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """[T, K], of the sampled tokens."""
+    """Returns the log-probabilities of the sampled tokens, [T, K]."""
     chosen_TK = np.take_along_axis(logits_TV, sampled_TK, axis=1).astype(np.float64)
     return chosen_TK - log_normalizers(logits_TV)[:, None]
 

@@ -1,7 +1,7 @@
-"""Verification: what a recipe cost, measured on what was written, and how to know it again.
+"""Verification: measures a written checkpoint beside its original, and records how to recognise it.
 
-Quality is measured through the executor that serves (evaluate/quality/quality.py), on the text and
-by the protocol of evaluate/texts/text.py. Errors of layers are taken on the PyTorch decoder.
+Quality is measured through the serving executor (evaluate/quality/quality.py), with the text and
+protocol of evaluate/texts/text.py. Layer errors are measured on the PyTorch decoder.
 """
 
 import math
@@ -28,7 +28,7 @@ from paredown.models.hub.hub_source import HubSource, model_name
 from paredown.progress import OnProgress
 from paredown.spec.weight import ActivationDType
 
-# Errors of layers are averages over tokens and settle early.
+# Layer errors are means over tokens and settle early.
 LAYER_TOKENS = 512
 _OPTIONS = RunOptions()
 _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
@@ -36,11 +36,10 @@ _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """`compressed` and `original` are measured side by side, on the same tokens; `protocol` says
-    which. `notes` are those of the recipe, what was not done as asked, and those of the two
-    checkpoints, what is held otherwise than in their files. `hub`: the repository and commit that
-    the original came from. `activations`: what the linear layers of the compressed one rounded
-    their inputs to; None: what their formats say."""
+    """`compressed` and `original` are measured on the same tokens, as `protocol` says. `notes` say
+    what was not done as the recipe asked, and what either checkpoint holds differently from its
+    files. `hub` is the repository and commit of the original. `activations` is what the compressed
+    linear layers rounded their inputs to; None means what their formats say."""
 
     recipe: str
     compressed: Measurement
@@ -54,11 +53,11 @@ class Verification:
 
     @property
     def worst_layers(self) -> list[LayerError]:
-        """By their own error, the worst first."""
+        """Returns the layers by their own error, the worst first."""
         return sorted(self.layer_errors, key=lambda one: -one.own)
 
     def figures(self) -> dict[str, object]:
-        """All that is for people, as JSON."""
+        """Returns everything that is meant for people, as JSON."""
         return {
             "recipe": self.recipe,
             "compressed": _measured(self.compressed),
@@ -75,7 +74,7 @@ class Verification:
         }
 
     def write(self, folder: Path) -> None:
-        """verification.json in `folder`. Raises OutputError."""
+        """Writes verification.json to `folder`. Raises OutputError."""
         write_verification(folder, self.figures(), self.fingerprint)
 
 
@@ -90,10 +89,10 @@ def verify(
     notes: tuple[str, ...] = (),
     on_progress: OnProgress | None = None,
 ) -> Verification:
-    """`reference` is the original loaded, where the caller has it. `options` say on how many
-    threads both run, and what the linear layers of the compressed one round their inputs to. Raises
-    CheckpointError when either predicts what is not a number, CapacityError when the two do not fit
-    in memory together, and UnsupportedError for a model that the native core does not take."""
+    """Measures both checkpoints. `reference` is the loaded original, if the caller has it.
+    `options` set the threads of both, and the activations of the compressed one. Raises
+    CheckpointError when either predicts NaN or infinity, CapacityError when the two do not fit in
+    memory together, and UnsupportedError for a model that the native core does not run."""
     progress = on_progress or (lambda what, share: None)
     pages = num_pages_for(text)
     if reference is None:
@@ -138,14 +137,14 @@ def verify(
 def _all_notes(
     notes: tuple[str, ...], compressed: Checkpoint, original: Checkpoint
 ) -> tuple[str, ...]:
-    """Each once."""
+    """Returns each note once."""
     own = [note for note in compressed.notes if note not in notes]
     theirs = [f"the original: {note}" for note in original.notes if note not in (*notes, *own)]
     return (*notes, *own, *theirs)
 
 
 def versions() -> dict[str, str]:
-    """The versions of what the figures may depend on."""
+    """Returns the versions of everything that may affect the figures."""
     return {
         "paredown": paredown.__version__,
         "python": platform.python_version(),
@@ -154,11 +153,11 @@ def versions() -> dict[str, str]:
 
 
 def _measured(measurement: Measurement) -> dict[str, object]:
-    """Without what verification does not measure."""
+    """Returns the measurement without fields that verification does not measure."""
     skipped = [name for name, value in asdict(measurement).items() if value is None]
     return {name: value for name, value in measurement.as_json().items() if name not in skipped}
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
+    """Returns None for infinity, which JSON lacks."""
     return value if math.isfinite(value) else None

@@ -1,6 +1,6 @@
-"""verification.json beside the weights: written when a recipe ends, read when the server loads.
+"""verification.json beside the weights: written after a compression, read when a server loads.
 
-In a folder it is a file of that name; that of NAME.gguf is NAME.gguf.verification.json.
+A folder holds a file of that name; NAME.gguf has NAME.gguf.verification.json.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 def verification_path(checkpoint: Path) -> Path:
-    """Where a checkpoint's verification lies, or would."""
+    """Returns the path of a checkpoint's verification, whether or not it exists."""
     if is_gguf(checkpoint):
         return checkpoint.with_name(f"{checkpoint.name}.{NAME}")
     return checkpoint / NAME
@@ -28,24 +28,24 @@ def verification_path(checkpoint: Path) -> Path:
 def write_verification(
     checkpoint: Path, figures: Mapping[str, object], fingerprint: Fingerprint
 ) -> None:
-    """`figures` are for people; they must be JSON. Raises OutputError."""
+    """Writes the file. `figures` are for people and must be JSON. Raises OutputError."""
     fields = {"format": FORMAT, **figures, "fingerprint": fingerprint.as_json()}
     fields["sha256"] = _digest(fields)
-    # A line for each field: an indented table of logits would hide the figures.
+    # One line per field, because an indented table of logits would hide the figures.
     lines = (f"{json.dumps(name)}: {json.dumps(fields[name], allow_nan=False)}" for name in fields)
     with whole_file(verification_path(checkpoint)) as file:
         file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def read_fingerprint(checkpoint: Path) -> Fingerprint | None:
-    """What the checkpoint must reproduce; None where it has no verification. Raises CheckpointError
-    for one that is damaged, or of another format."""
+    """Returns the fingerprint that the checkpoint must match, or None if it has no verification.
+    Raises CheckpointError for a damaged one, or one of another version."""
     found = read_verification(checkpoint)
     return None if found is None else found[1]
 
 
 def read_verification(checkpoint: Path) -> tuple[dict[str, object], Fingerprint] | None:
-    """The figures for people too. Raises as `read_fingerprint` does."""
+    """Also returns the figures for people. Raises what `read_fingerprint` raises."""
     path = verification_path(checkpoint)
     if not is_there(path):
         return None

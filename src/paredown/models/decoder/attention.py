@@ -1,5 +1,5 @@
-"""Attention of heads that are there, in PyTorch. Shapes: B sequences, T tokens, H query heads, K
-key-value heads, C columns of a head, S sinks."""
+"""Multi-head attention in PyTorch, once queries, keys and values are computed. Shapes: B sequences,
+T tokens, H query heads, K key-value heads, C columns of a head, S sinks."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,15 @@ from paredown.models.decoder.rotary import RotationTable, rotate, rotation_table
 from paredown.spec.attention import Attention, QueryTemperature
 from paredown.spec.attention_sinks import AttentionSinks
 
-# What a layer is told of positions: the rotation table where there is one, and the mask, true where
-# a query (row) may see a key (column), before the layer's window narrows it.
+# A layer's positions: the rotation table, if there is one, and the mask. The mask is true where a
+# query (row) may see a key (column), before the layer's window narrows it.
 Positions = tuple[RotationTable | None, Tensor]
 
 
 def position_inputs(
     attention: Attention, num_tokens: int, sinks: AttentionSinks | None = None
 ) -> Positions:
-    """The positions of `num_tokens` tokens from the first on."""
+    """Returns the positions of the first `num_tokens` tokens."""
     table = None
     if attention.rotary is not None:
         dtype = torch.float32 if sinks is None else torch.float64
@@ -31,8 +31,8 @@ def position_inputs(
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMixer:
-    """How the heads of one layer mix tokens. With `is_fused` that is one call where the layer
-    allows it, several times faster, and scores and probabilities pass no tap."""
+    """Mixes tokens by the attention heads of one layer. With `is_fused` this is a single call where
+    the layer allows it: several times faster, but scores and probabilities pass no tap."""
 
     attention: Attention
     sinks: AttentionSinks | None
@@ -40,7 +40,7 @@ class HeadMixer:
     is_fused: bool
 
     def mix(self, q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, positions: Positions) -> Tensor:
-        """[B, T, H * C] of queries and keys that are not turned yet."""
+        """Returns [B, T, H * C] from queries and keys that are not rotated yet."""
         attention, tap = self.attention, self.tap
         table, mask_TT = positions
         unturned_BHTC = q_BHTC
@@ -72,7 +72,7 @@ class HeadMixer:
         return mixed_BHTC.transpose(1, 2).flatten(2)
 
     def visible(self, mask_TT: Tensor) -> Tensor:
-        """The mask less what lies outside of the window and is no sink."""
+        """Narrows the mask to the window and the sinks."""
         window = self.attention.window if self.sinks is None else self.sinks.window
         if window is None:
             return mask_TT
@@ -84,7 +84,7 @@ class HeadMixer:
         return mask_TT & ~far_TT
 
     def _meet_sinks(self, scores_BHTT: Tensor, q_BHTC: Tensor, k_BHTC: Tensor) -> None:
-        """Puts the scores with the sinks in their place."""
+        """Replaces the scores against the sinks in place."""
         assert self.sinks is not None
         sinks_BHSC = k_BHTC[:, :, : self.sinks.num_sink_tokens]
         scores_BHTS = q_BHTC @ sinks_BHSC.transpose(-1, -2) * self.attention.score_scale
@@ -92,16 +92,17 @@ class HeadMixer:
 
 
 def rotate_in_cache(q_BHTC: Tensor, table: RotationTable, sinks: AttentionSinks) -> Tensor:
-    """Queries turned as they meet the sinks."""
+    """Rotates queries for their scores against the sinks."""
     return rotate(q_BHTC, table_in_cache(table, sinks))
 
 
 def query_growth(temperature: QueryTemperature, positions_T: Tensor) -> Tensor:
-    """[T, 1], what queries of these positions are multiplied with."""
+    """Returns the factors [T, 1] for queries at these positions."""
     rounds_T = positions_T // temperature.num_positions
     return (1 + temperature.beta * (1 + rounds_T).double().log()).float()[:, None]
 
 
 def capped(x: Tensor, soft_cap: float) -> Tensor:
-    """Values between `-soft_cap` and `soft_cap`, near zero as they were (Gemma 2)."""
+    """Limits values to between -`soft_cap` and `soft_cap`; values near zero hardly change (Gemma
+    2)."""
     return soft_cap * torch.tanh(x / soft_cap)

@@ -1,7 +1,7 @@
 """The PyTorch decoder: the readable reference that every other executor is compared with.
 
 Shapes: B sequences, T tokens, D hidden size, V vocabulary. Everything is float32 and nothing is
-cached. Whatever flows between two operations passes a point with a name (points.py).
+cached. Every value that passes between two operations passes a named point (points.py).
 """
 
 import torch
@@ -20,7 +20,7 @@ from paredown.spec.model import ModelSpec
 
 
 class Decoder(nn.Module):
-    """A transformer of any spec; `sinks` where it is run on texts of any length."""
+    """A transformer of any spec. `sinks` lets it run on texts of any length."""
 
     def __init__(self, spec: ModelSpec, sinks: AttentionSinks | None = None) -> None:
         super().__init__()
@@ -40,8 +40,8 @@ class Decoder(nn.Module):
     def from_checkpoint(
         cls, checkpoint: Checkpoint, sinks: AttentionSinks | None = None, device: str = "cpu"
     ) -> "Decoder":
-        """The checkpoint's model with every weight as float32, integers dequantized. On another
-        device it is built layer by layer, and this one's memory never holds more."""
+        """Returns the checkpoint's model with every weight dequantized to float32. For another
+        device it is built layer by layer, so that host memory never holds more than one layer."""
         with torch.device("meta"):
             decoder = cls(checkpoint.spec, sinks)
         decoder.load_state_dict(read_state(checkpoint, device), assign=True)
@@ -49,7 +49,7 @@ class Decoder(nn.Module):
         return decoder.eval()
 
     def forward(self, token_ids_BT: Tensor) -> Tensor:
-        """Logits [B, T, V] of each position's next token."""
+        """Returns the logits [B, T, V] of each position's next token."""
         x_BTD = self.embed(token_ids_BT)
         positions = self.positions(token_ids_BT.shape[1])
         for layer, (table, mask_TT) in zip(self.layers, positions, strict=True):
@@ -57,16 +57,15 @@ class Decoder(nn.Module):
         return self.predict(x_BTD)
 
     def positions(self, num_tokens: int) -> list[Positions]:
-        """What each layer is told of so many tokens from the first on; layers that attend alike
-        share it."""
+        """Returns each layer's positions for the first `num_tokens` tokens; layers that attend
+        alike share them."""
         known: dict[Attention, Positions] = {}
         for layer in self.spec.layer_counts:
             known[layer.attention] = position_inputs(layer.attention, num_tokens, self.sinks)
         return [known[layer.attention] for layer in self.spec.layers]
 
     def embed(self, token_ids_BT: Tensor, positions_T: Tensor | None = None) -> Tensor:
-        """[B, T, D], what enters the first layer; positions are counted from 0 where none are
-        given."""
+        """Returns the input of the first layer, [B, T, D]. Positions count from 0 unless given."""
         x_BTD = self.embedding(token_ids_BT)
         embedding = self.spec.embedding
         if embedding.multiplier != 1:
@@ -78,8 +77,8 @@ class Decoder(nn.Module):
         return self.tap("embedding", x_BTD)
 
     def predict(self, x_BTD: Tensor, output_VD: Tensor | None = None) -> Tensor:
-        """Logits [B, T, V] from what leaves the last layer, with another output layer's weight if
-        one is given."""
+        """Returns logits [B, T, V] from the output of the last layer. `output_VD` replaces the
+        output layer's weight."""
         output = self.spec.output
         if output_VD is None:
             output_VD = (self.embedding if output.is_tied else self.output).weight

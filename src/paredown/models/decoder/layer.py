@@ -18,8 +18,8 @@ from paredown.spec.model import ModelSpec
 
 
 class Layer(nn.Module):
-    """Transformer layer number `index`. Its modules carry the names of their roles. With `is_fused`
-    attention is one call, several times faster, and its scores and probabilities pass no tap.
+    """Transformer layer number `index`. Its modules are named by their roles. With `is_fused`
+    attention is a single call: several times faster, but scores and probabilities pass no tap.
 
     `mask_TT` is true where a query (row) may see a key (column); the layer's window narrows it.
     """
@@ -45,21 +45,22 @@ class Layer(nn.Module):
         return self.add_mlp(self.add_attention(x_BTD, mixed_BTO), x_BTD)
 
     def positions(self, num_tokens: int) -> Positions:
-        """The table and the mask of so many tokens from the first on."""
+        """Returns the rotation table and the mask of the first `num_tokens` tokens."""
         return position_inputs(self.spec.attention, num_tokens, self.sinks)
 
     def normed(self, role: str, x: Tensor) -> Tensor:
-        """The norm of that role, or the values as they are where the layer has none."""
+        """Applies the norm of that role, or returns `x` unchanged where the layer has none."""
         return self.get_submodule(role)(x) if role in self._modules else x
 
     def add_attention(self, x_BTD: Tensor, mixed_BTO: Tensor) -> Tensor:
-        """What enters the layer and what `mix_heads` makes of it, to the sum after attention."""
+        """Returns the residual after attention, from the layer's input and the output of
+        `mix_heads`."""
         attention_BTD = self.tap("attention_output", self.project(mixed_BTO))
         return self.tap("attention_sum", self._added(x_BTD, "attention_output_norm", attention_BTD))
 
     def add_mlp(self, sum_BTD: Tensor, x_BTD: Tensor | None = None) -> Tensor:
-        """The sum after attention to what leaves the layer. A parallel layer reads what entered it,
-        `x_BTD`, and others need not be given that."""
+        """Returns the layer's output from the residual after attention. A parallel layer also needs
+        its own input, `x_BTD`."""
         read_BTD = sum_BTD
         if self.spec.is_parallel:
             assert x_BTD is not None
@@ -75,7 +76,7 @@ class Layer(nn.Module):
         return self.apply_linear("o", self.tap("o_input", mixed_BTO))
 
     def mix_heads(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
-        """Attention up to the point "o_input", all heads of a token side by side."""
+        """Computes attention up to the point "o_input", with all heads of a token side by side."""
         q_BHTC, k_BKTC, v_BKTC = self.all_heads(x_BTD)
         mixer = HeadMixer(
             attention=self.spec.attention, sinks=self.sinks, tap=self.tap, is_fused=self.is_fused
@@ -83,12 +84,12 @@ class Layer(nn.Module):
         return mixer.mix(q_BHTC, k_BKTC, v_BKTC, (table, mask_TT))
 
     def all_heads(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values [B, heads, T, C], not turned yet."""
+        """Returns queries, keys and values [B, heads, T, C], not rotated yet."""
         x_BTD = self.tap("attention_input", x_BTD)
         return self.heads("q", x_BTD), self.heads("k", x_BTD), self.heads("v", x_BTD)
 
     def heads(self, role: str, x_BTD: Tensor) -> Tensor:
-        """A projection, normed and split into heads: [B, heads, T, C]."""
+        """Returns a projection, normed and split into heads: [B, heads, T, C]."""
         x_BTO, attention = self.apply_linear(role, x_BTD), self.spec.attention
         if attention.norms_span_heads:
             x_BTO = self.normed(f"{role}_norm", x_BTO)
@@ -113,7 +114,7 @@ class Layer(nn.Module):
         return self.run_mlp(owner, self.tap(f"{owner}{EXPERT_INPUT}", x_ND))
 
     def run_mlp(self, owner: str, x: Tensor) -> Tensor:
-        """The layer's MLP, or that of an expert ("experts.5.", "shared.")."""
+        """Runs the layer's MLP, or that of an expert ("experts.5.", "shared.")."""
         mlp = self.spec.mlp
         up = self.apply_linear(f"{owner}up", x)
         if mlp.is_gated:
@@ -132,7 +133,8 @@ class Layer(nn.Module):
         return sum_BTD + (y_BTD if multiplier == 1 else multiplier * y_BTD)
 
     def _place(self, role: str, module: nn.Module) -> None:
-        """Where `get_submodule` finds it by its role: "experts.5.gate" is in two others."""
+        """Registers a module so that `get_submodule` finds it by its role; "experts.5.gate" needs
+        two parents."""
         *owners, own = role.split(".")
         place: nn.Module = self
         for name in owners:

@@ -1,5 +1,4 @@
-"""What a layer with experts computes in the place of an MLP (arXiv 1701.06538, 2401.04088), in
-PyTorch.
+"""A mixture of experts in PyTorch, which takes the place of an MLP (arXiv 1701.06538, 2401.04088).
 
 Shapes: N tokens, D hidden size, E experts, K experts of a token.
 """
@@ -11,15 +10,15 @@ from torch import Tensor
 
 from paredown.spec.experts import Experts
 
-# Computes an expert, by its index, of tokens [N, D].
+# Runs the expert of that index on tokens [N, D].
 RunExpert = Callable[[int, Tensor], Tensor]
-# What `mix` is one of.
+# The type of `mix`.
 ExpertMixer = Callable[[Tensor, Tensor, Experts, RunExpert], Tensor]
 
 
 def choose_experts(logits_NE: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
-    """Weights and indices [N, K] of the experts that get most of the softmax, the first most; of
-    equal ones the lower index comes first."""
+    """Returns weights and indices [N, K] of the experts with the largest router probabilities,
+    largest first. Among equals the lower index comes first."""
     shares_NE = logits_NE.softmax(-1)
     sorted_NE, order_NE = shares_NE.sort(stable=True, descending=True)
     weights_NK = sorted_NE[:, : experts.num_per_token]
@@ -29,9 +28,9 @@ def choose_experts(logits_NE: Tensor, experts: Experts) -> tuple[Tensor, Tensor]
 
 
 def mix(x_ND: Tensor, logits_NE: Tensor, experts: Experts, run: RunExpert) -> Tensor:
-    """[N, D]: each token's outputs, weighed, added in the order of the experts' indices. `run` is
-    called with an expert's index and the tokens that are sent to it, and not for one without any.
-    """
+    """Returns [N, D]: each token's weighted expert outputs, added in the order of the experts'
+    indices. `run` is called with an expert's index and the tokens routed to it, and not at all for
+    an expert without tokens."""
     weights_NK, chosen_NK = choose_experts(logits_NE, experts)
     y_ND = torch.zeros_like(x_ND)
     for expert in range(experts.num):

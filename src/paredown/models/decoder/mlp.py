@@ -7,7 +7,7 @@ from paredown.spec.mlp import Activation
 
 
 def activate(x: Tensor, activation: Activation) -> Tensor:
-    """The activation of every number."""
+    """Applies the activation elementwise."""
     if activation == "silu":
         return functional.silu(x)
     if activation == "relu":

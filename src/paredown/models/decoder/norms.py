@@ -1,5 +1,5 @@
-"""Norms, in PyTorch. `weight` is what a checkpoint stores; what is multiplied with is that and the
-norm's offset."""
+"""Norms, in PyTorch. `weight` is the stored weight; values are multiplied by it plus the norm's
+offset."""
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,6 @@ class LayerNorm(nn.LayerNorm):
 
 
 def make_norm(norm: Norm, size: int) -> RMSNorm | LayerNorm:
-    """The module of a norm over `size` columns."""
+    """Makes the module of a norm over `size` columns."""
     kind = RMSNorm if norm.kind == "rms" else LayerNorm
     return kind(size, norm.eps, norm.offset)

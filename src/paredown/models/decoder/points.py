@@ -1,9 +1,9 @@
-"""Points: the names of what flows between two operations of the decoder.
+"""Points: names for the values that pass from one operation of the decoder to the next.
 
-At a point a tap may look at the values or put others in their place: calibration gathers statistics
-there, and a quantizer of activations rounds there. An expert's points bear its name
-("experts.5.down_input"), and what flows there are the rows of the tokens that were sent to it,
-[N, I]; one that no token was sent to passes none.
+A tap sees the values at each point and may replace them: calibration gathers statistics this way,
+and a quantizer of activations rounds there. An expert's points carry its name
+("experts.5.down_input") and see only the tokens that were routed to it, [N, I]. An expert without
+tokens passes none.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from paredown.spec.experts import SHARED, split_role
 
-# Called with a point's name and the values there; what it returns goes on in their place.
+# Called with a point's name and its values; the result replaces the values.
 Tap = Callable[[str, Tensor], Tensor]
 
-# The points of a layer, in the order they are passed. q, k and v are heads, after norms and
-# rotation; scores are the softmax's input and probabilities its output.
+# The points of a layer, in the order they are passed. At q, k and v the values are split into
+# heads, after norms and rotation; scores are the softmax's input and probabilities its output.
 LAYER_POINTS = (
     "attention_input",
     "q",
@@ -32,11 +32,11 @@ LAYER_POINTS = (
     "mlp_output",
     "mlp_sum",
 )
-# The points of the whole model: the sum of embeddings before the first layer, the last norm's
-# output, the logits.
+# The points of the whole model: the embedding before the first layer, the output of the last norm,
+# the logits.
 MODEL_POINTS = ("embedding", "output_input", "logits")
 
-# Where each linear layer of a transformer layer finds its input.
+# The point at which each linear layer of a transformer layer reads its input.
 INPUT_POINTS = {
     "q": "attention_input",
     "k": "attention_input",
@@ -46,13 +46,13 @@ INPUT_POINTS = {
     "up": "mlp_input",
     "down": "down_input",
 }
-# What one expert is given, [N, D].
+# The input of one expert, [N, D].
 EXPERT_INPUT = "input"
 
 
 def input_point(role: str) -> str:
-    """Where a linear layer finds its input, those of experts too. The shared expert is given what
-    the router is."""
+    """Returns the point at which a linear layer reads its input, also for experts. The shared
+    expert reads what the router reads."""
     owner, own = split_role(role)
     point = INPUT_POINTS[own]
     if not owner or (owner == SHARED and point == "mlp_input"):
@@ -61,12 +61,13 @@ def input_point(role: str) -> str:
 
 
 def last_point(points: Iterable[str]) -> str:
-    """Where a pass may end that is to see these: of experts, when all of them have run."""
+    """Returns the point after which a pass that needs only `points` may end. For experts this is
+    after all of them have run."""
     return max(
         ("mlp_output" if "." in point else point for point in points), key=LAYER_POINTS.index
     )
 
 
 def untouched(point: str, x: Tensor) -> Tensor:
-    """The tap of a model that nobody watches."""
+    """The tap that changes nothing."""
     return x

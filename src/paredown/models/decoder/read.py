@@ -1,4 +1,5 @@
-"""A checkpoint's tensors under the decoder's names: every weight as float32, codes dequantized."""
+"""Reads a checkpoint's tensors under the decoder's names: every weight as float32, codes
+dequantized."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from paredown.models.roles import layer_vectors, linear_roles, model_vectors
 
 
 def read_state(checkpoint: Checkpoint, device: str = "cpu") -> dict[str, Tensor]:
-    """The checkpoint's tensors under `Decoder`'s names."""
+    """Returns the checkpoint's tensors under `Decoder`'s names."""
     state = {name: values.to(device) for name, values in read_tables(checkpoint).items()}
     for layer in range(checkpoint.spec.num_layers):
         for name, values in read_layer(checkpoint, layer).items():
@@ -20,7 +21,8 @@ def read_state(checkpoint: Checkpoint, device: str = "cpu") -> dict[str, Tensor]
 
 
 def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """What stands before and after the layers: embeddings, the last norm, the output layer."""
+    """Reads the tensors before and after the layers: embeddings, the last norm, the output
+    layer."""
     state = {"embedding.weight": checkpoint.embedding().dequantize()}
     positions = checkpoint.position_embedding()
     if positions is not None:
@@ -33,7 +35,7 @@ def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
-    """One transformer layer's tensors under `Layer`'s names."""
+    """Returns one transformer layer's tensors under `Layer`'s names."""
     state = {
         f"{role}.weight": checkpoint.linear(role, layer).dequantize()
         for role in linear_roles(checkpoint.spec, layer)
@@ -46,7 +48,7 @@ def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
 
 
 def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
-    """One transformer layer in float32; nothing else of the model is read."""
+    """Loads one transformer layer in float32 and reads nothing else of the model."""
     with torch.device("meta"):
         layer = Layer(checkpoint.spec, index)
     layer.load_state_dict(read_layer(checkpoint, index), assign=True)
@@ -54,7 +56,8 @@ def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
 
 
 def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tensor:
-    """What enters the first layer, [B, T, D]; of the table of tokens only these rows are read."""
+    """Returns the first layer's input, [B, T, D]; only the rows of these tokens are read from the
+    table."""
     embedding = checkpoint.spec.embedding
     table, positions = checkpoint.embedding(), checkpoint.position_embedding()
     x_BTD = table.rows(ids_BT.reshape(-1)).dequantize().reshape(*ids_BT.shape, -1)
@@ -73,5 +76,6 @@ def present(values: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
 
 
 def _tensors(state: dict[str, npt.NDArray[np.float32]]) -> dict[str, Tensor]:
-    """Copies, because a mapped file's arrays are read-only and torch knows no such tensors."""
+    """Copies the arrays to tensors: those of a mapped file are read-only, which torch does not
+    support."""
     return {name: torch.from_numpy(values.copy()) for name, values in state.items()}

@@ -1,7 +1,7 @@
 """Rotary positions, in PyTorch.
 
-Shapes: B sequences, H heads, T tokens, C columns of a head, R of them that are turned, F
-frequencies, one for two of these.
+Shapes: B sequences, H heads, T tokens, C columns of a head, R columns that are rotated, F
+frequencies, one for two columns.
 """
 
 import torch
@@ -17,7 +17,7 @@ RotationTable = tuple[Tensor, Tensor]
 def rotation_table(
     rotary: Rotary, head_dim: int, num_tokens: int, dtype: torch.dtype = torch.float32
 ) -> RotationTable:
-    """The table of a text of so many tokens."""
+    """Returns the table for a text of `num_tokens` tokens."""
     lengths_T = torch.full((num_tokens,), num_tokens)
     return rotation_at(rotary, head_dim, torch.arange(num_tokens, dtype=dtype), lengths_T)
 
@@ -25,9 +25,9 @@ def rotation_table(
 def rotation_at(
     rotary: Rotary, head_dim: int, positions_T: Tensor, lengths_T: Tensor
 ) -> RotationTable:
-    """Cosines and sines of tokens in texts of these lengths; both halves of what is turned turn by
-    the same angles, which are found in the dtype of the positions: beyond the context of a model
-    float32 is not enough."""
+    """Returns cosines and sines of tokens in texts of these lengths. Both halves of the rotated
+    columns turn by the same angles. These are computed in the dtype of the positions, because
+    beyond a model's context float32 is too coarse."""
     frequencies_TF = _frequencies(rotary, head_dim, lengths_T.to(positions_T.device))
     angles_TF = positions_T[:, None] * frequencies_TF
     angles_TR = torch.cat([angles_TF, angles_TF], dim=-1)
@@ -36,7 +36,7 @@ def rotation_at(
 
 
 def _frequencies(rotary: Rotary, head_dim: int, lengths_T: Tensor) -> Tensor:
-    """[T, F], or [1, F] where the length of a text does not matter."""
+    """Returns [T, F], or [1, F] where the length of the text does not matter."""
 
     def of(num_tokens: int) -> Tensor:
         found = rotary.inverse_frequencies(head_dim, num_tokens)
@@ -49,8 +49,8 @@ def _frequencies(rotary: Rotary, head_dim: int, lengths_T: Tensor) -> Tensor:
 
 
 def rotate(x_BHTC: Tensor, table: RotationTable) -> Tensor:
-    """Rotary embedding, rotate-half form: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), of the
-    first R columns."""
+    """Rotates the first R columns in the rotate-half form: (x1, x2) -> (x1 cos - x2 sin, x2 cos +
+    x1 sin)."""
     cos_TR, sin_TR = table
     num_columns = cos_TR.shape[-1]
     if num_columns < x_BHTC.shape[-1]:
@@ -61,7 +61,7 @@ def rotate(x_BHTC: Tensor, table: RotationTable) -> Tensor:
 
 
 def table_in_cache(table: RotationTable, sinks: AttentionSinks) -> RotationTable:
-    """The table of the queries that meet the sinks: they are turned as at their place in the cache,
-    which no token passes."""
+    """Returns the table for queries that meet the sinks. They are rotated by their place in the
+    cache, which never exceeds the cache's size."""
     places_T = torch.arange(len(table[0])).clamp(max=sinks.num_kept_tokens - 1)
     return table[0][places_T], table[1][places_T]

@@ -1,12 +1,13 @@
-"""Smoothing pairs: which part of a transformer layer can hand a factor to the parts that read it.
+"""Smoothing pairs: which parts of a transformer layer can pass a factor to the parts that read
+them.
 
-Dividing the channels that a producer writes and multiplying the columns that read them leaves a
-layer's function as it is. That holds where the way from one to the other is linear in each channel
-(or, for ReLU, knows factors above zero): a norm and the linear layers after it; v and o, between
-which only rows are mixed; up and down, where the gate multiplies or ReLU stands between.
+A layer's function does not change when the channels that a producer writes are divided and the
+columns that read them are multiplied. This needs a path that is linear in each channel or, for
+ReLU, scales with positive factors. Such paths are: a norm and the linear layers after it; v and o,
+since attention mixes only rows; up and down, with a gate or ReLU between.
 
-A norm before experts is read by the router too, which stays in floats. Its factors are powers of
-two: norm and router change without rounding, and every token goes where it went.
+The router also reads the norm before experts and stays in floats. That norm's factors are powers of
+two, so norm and router change without rounding and the routing stays the same.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from paredown.spec.roles import QKV_ROLES
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothingPair:
-    """`producer` and `consumers` are roles, and `followers` those that read the same and are never
+    """`producer` and `consumers` are roles; `followers` read the same channels and are never
     rounded. `repeats` columns of a consumer read one channel: with grouped heads, each run of `run`
     channels (a head) is read that many times in a row."""
 
@@ -30,7 +31,7 @@ class SmoothingPair:
 
     @property
     def takes_powers_of_two(self) -> bool:
-        """Whether factors must be exact in any float."""
+        """Returns whether factors must be exact in any float format."""
         return bool(self.followers)
 
     @property
@@ -39,9 +40,9 @@ class SmoothingPair:
 
 
 def norm_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
-    """The pairs that begin at the norm before attention and at the one before the MLP."""
+    """Returns the pairs whose producer is the norm before attention or the one before the MLP."""
     pairs = []
-    # A norm that the MLP reads, too, belongs to no group of linear layers that read one input.
+    # A norm that the MLP reads too has more consumers than the linear layers that share one input.
     if layer.norms.attention is not None and layer.residual != "parallel_one_norm":
         pairs.append(SmoothingPair(producer="attention_norm", consumers=QKV_ROLES))
     if layer.norms.mlp is not None:
@@ -57,7 +58,7 @@ def norm_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
 
 
 def smoothing_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
-    """All pairs, in the order of the values' way through the layer."""
+    """Returns all pairs in the order in which values pass through the layer."""
     attention, norms = layer.attention, {pair.producer: pair for pair in norm_pairs(layer)}
     heads = SmoothingPair(
         producer="v",
@@ -75,14 +76,15 @@ def smoothing_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
 
 
 def pairs_left_out(layer: LayerSpec) -> tuple[str, ...]:
-    """What cannot be smoothed in this layer and why, in words for the report."""
+    """Returns a sentence for the report on each part of this layer that cannot be smoothed, and
+    why."""
     if layer.mlp.is_gated or layer.mlp.activation == "relu":
         return ()
     return (f"up -> down: {layer.mlp.activation} stands between and keeps no factor",)
 
 
 def _owners(layer: LayerSpec) -> list[str]:
-    """What the roles of the layer's MLPs begin with."""
+    """Returns the prefixes of the roles of the layer's MLPs."""
     return [f"{owner}." for owner in layer.experts.owners] if layer.experts is not None else [""]
 
 

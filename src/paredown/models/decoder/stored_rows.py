@@ -1,5 +1,5 @@
-"""Parameters of the decoder whose rows lie in one tensor of a checkpoint: query, key and value in
-one module, gate and up."""
+"""Decoder parameters whose rows share one tensor in a checkpoint: query, key and value, or gate and
+up."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,8 @@ from paredown.models.fused_rows import fused_rows, own_rows
 
 
 def stored_rows(parameters: Sequence[Tensor], num_blocks: int = 1) -> Tensor:
-    """The values of the tensor in float32: the rows of all, in the order of Names.fused."""
+    """Returns the shared tensor in float32: the rows of all parameters, in the order of
+    Names.fused."""
     parts = [parameter.detach().float() for parameter in parameters]
     if len(parts) == 1:
         return parts[0]
@@ -22,7 +23,7 @@ def stored_rows(parameters: Sequence[Tensor], num_blocks: int = 1) -> Tensor:
 def set_rows(
     parameters: Sequence[Tensor], values: npt.NDArray[np.float32], num_blocks: int = 1
 ) -> None:
-    """Gives each parameter its own rows of what the tensor holds."""
+    """Copies each parameter's own rows from the shared tensor `values`."""
     sizes = [len(parameter) for parameter in parameters]
     for part, parameter in enumerate(parameters):
         own = values if len(sizes) == 1 else values[own_rows(sizes, part, num_blocks)]

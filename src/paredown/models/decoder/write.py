@@ -1,7 +1,7 @@
-"""Writes the decoder's weights as a checkpoint folder: what pruning and training leave.
+"""Writes the decoder's weights as a checkpoint folder, after pruning or training.
 
-The inverse of read.py: the decoder's names become the checkpoint's, roles that share a module are
-put together again, and config.json says the sizes that the decoder has now.
+The inverse of read.py: names become the checkpoint's again, roles that share a module are joined,
+and config.json gets the decoder's current sizes.
 """
 
 from collections.abc import Iterator
@@ -38,12 +38,12 @@ def write_decoder(
     dtype: ScaleDType | None = None,
     overwrite: bool = False,
 ) -> dict[str, int]:
-    """Writes the folder `output`, which appears whole or not at all, with the tokenizer of `source`
-    and its config but for sizes that changed. Weights are rounded to `dtype`; None is what each is
-    stored in there, and float32 for those that are stored as codes. Returns how many values were
-    beyond the range of that and became its largest, by tensor.
+    """Writes the folder `output`, which appears whole or not at all, with the tokenizer and config
+    of `source`. Config fields of changed sizes are updated. Weights are rounded to `dtype`; None
+    keeps the dtype that each has in `source`, and float32 where it is stored as codes. Returns by
+    tensor how many values were out of range and became the largest one.
 
-    Raises UnsupportedError for sizes that the family's config has no words for, and OutputError
+    Raises UnsupportedError for sizes that the family's config cannot express, and OutputError
     when `output` cannot be written.
     """
     config = float_config(config_of(decoder.spec, source.config))
@@ -77,7 +77,7 @@ def _stored_dtype(source: Checkpoint, name: str) -> ScaleDType:
 
 
 def _tensors(decoder: Decoder, source: Checkpoint) -> Iterator[tuple[str, Floats]]:
-    """Every tensor of the folder by its name there."""
+    """Yields every tensor of the folder with its name there."""
     names = source.names
     yield f"{names.embedding}.weight", _values(decoder.embedding.weight)
     if decoder.spec.position_shape is not None:

@@ -1,4 +1,4 @@
-"""Experts from a config, and what the Qwen families call their modules."""
+"""Reads experts from a config, and holds the Qwen families' names for their modules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LINEARS: Mapping[str, LinearModule] = {
     "experts.down": LinearModule(module=f"{_EXPERT}.down_proj"),
 }
 ROUTER = "layers.{layer}.mlp.gate"
-# What a config calls their sizes, beside those of every layer.
+# Names of the experts' sizes in a config, beside the sizes of every layer.
 CONFIG_FIELDS: Mapping[str, str] = {
     "num_experts": "num_experts",
     "num_experts_per_token": "num_experts_per_tok",
@@ -25,7 +25,7 @@ CONFIG_FIELDS: Mapping[str, str] = {
 
 
 def experts_from_gguf(fields: Fields, arch: str) -> dict[str, object]:
-    """A file's fields of experts, in the words of the Qwen families."""
+    """Returns a GGUF file's expert fields under the names of the Qwen families."""
     return {
         "num_experts": fields.integer(f"{arch}.expert_count"),
         "num_experts_per_tok": fields.integer(f"{arch}.expert_used_count"),
@@ -35,15 +35,15 @@ def experts_from_gguf(fields: Fields, arch: str) -> dict[str, object]:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertLayers:
-    """Which layers have the experts: those whose number, counted from 1, is a multiple of `step`,
-    but for `dense_layers`, counted from 0."""
+    """Tells which layers have the experts: those whose number, counted from 1, is a multiple of
+    `step`, except `dense_layers`, which count from 0."""
 
     experts: Experts
     step: int = 1
     dense_layers: frozenset[int] = frozenset()
 
     def in_layer(self, layer: int) -> Experts | None:
-        """The experts of that layer, counted from 0, if it has them."""
+        """Returns the experts of that layer, counted from 0, or None."""
         has_them = layer not in self.dense_layers and (layer + 1) % self.step == 0
         return self.experts if has_them else None
 
@@ -52,8 +52,8 @@ _NUM_EXPERTS = ("num_experts", "num_local_experts")
 
 
 def read_num_experts(fields: Fields, name: str = "num_experts") -> tuple[int, int]:
-    """How many there are and how many a token is sent to. The number has two names, of which
-    `name` is the published models'."""
+    """Returns the number of experts and how many each token is routed to. The number of experts has
+    two names; published models use `name`."""
     found = [one for one in (name, *_NUM_EXPERTS) if one in fields.config]
     num = fields.integer(found[0] if found else name)
     num_per_token = fields.integer("num_experts_per_tok")
@@ -67,7 +67,8 @@ def read_num_experts(fields: Fields, name: str = "num_experts") -> tuple[int, in
 
 
 def read_qwen_experts(fields: Fields, shared_size: int | None) -> ExpertLayers | None:
-    """Experts of qwen2_moe and qwen3_moe; None where `num_experts` is 0 and every layer dense."""
+    """Returns the experts of qwen2_moe and qwen3_moe, or None where `num_experts` is 0 and every
+    layer is dense."""
     if any(fields.config.get(name) == 0 for name in _NUM_EXPERTS):
         return None
     num, num_per_token = read_num_experts(fields)

@@ -1,4 +1,4 @@
-"""Family: what one `model_type` calls its config fields and its tensors. Data, no behaviour."""
+"""Family: the config fields and tensor names of one `model_type`. It is data without behaviour."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from paredown.spec.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class LinearModule:
-    """The module that holds one role. Where several share it, `fused` are all of them in the order
-    in which their rows lie one behind the other, or `by_head` so in each head (GPT-NeoX).
+    """The module that holds one role. Where several roles share it, `fused` lists them all in the
+    order of their rows; with `by_head` that order repeats in each head (GPT-NeoX).
 
     A `transposed` module (GPT-2's Conv1D) stores its float weight as [in, out].
     """
@@ -25,14 +25,14 @@ class LinearModule:
 def fused_modules(
     module: str, roles: tuple[str, ...], *, transposed: bool = False, by_head: bool = False
 ) -> dict[str, LinearModule]:
-    """The rows of a family's `linears` for a module that several roles share."""
+    """Returns the entries of a family's `linears` for a module that several roles share."""
     shared = LinearModule(module=module, transposed=transposed, fused=roles, by_head=by_head)
     return dict.fromkeys(roles, shared)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Names are after the prefix; `{layer}` stands for the layer's number, `{expert}` for the
+    """Names follow the prefix; `{layer}` stands for the layer's number, `{expert}` for the
     expert's.
 
     `prefixes`   what may stand before every name but `output`, in the order they are tried

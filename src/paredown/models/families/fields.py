@@ -1,4 +1,4 @@
-"""Fields: a checkpoint's config.json read field by field, each value checked where it is taken."""
+"""Fields: reads a checkpoint's config.json field by field and checks each value."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +8,7 @@ from paredown.models.families.read_fields import ReadFields
 from paredown.shown import quoted, shown_list
 from paredown.spec.mlp import Activation
 
-# What the native core counts with.
+# The largest integer of the native core.
 MAX_INTEGER = 2**31 - 1
 MAX_LAYERS = 10_000
 ACTIVATIONS: dict[str, Activation] = {
@@ -31,19 +31,19 @@ REQUIRED: Final = _Required()
 
 
 class Fields:
-    """Typed access to a config, which remembers what was read of it. An absent field takes
-    `default`; without one it is an error."""
+    """Typed access to a config, which records what was read. An absent field returns `default`;
+    without one it is an error."""
 
     def __init__(self, config: Mapping[str, object], where: str = "config.json") -> None:
         self.config = config if isinstance(config, ReadFields) else ReadFields(config)
         self.where = where
 
     def overlaid(self, changes: Mapping[str, object]) -> "Fields":
-        """The same fields with others in the place of some."""
+        """Returns the same fields with some replaced by `changes`."""
         return Fields(self.config.overlaid(changes), self.where)
 
     def pass_over(self, *names: str) -> None:
-        """Says that these fields have no use beside those that were read."""
+        """Marks these fields as read: they have no effect beside the fields that were read."""
         for name in names:
             self.config.pass_over(name)
 
@@ -56,20 +56,21 @@ class Fields:
         return value
 
     def num_layers(self, name: str) -> int:
-        """How many layers; more than any model has are an error, because a spec lists them."""
+        """Reads the number of layers. More than any model has is an error, because a spec lists
+        them all."""
         found = self.integer(name)
         if found > MAX_LAYERS:
             raise self.wrong(name, f"an integer from 1 to {MAX_LAYERS}")
         return found
 
     def optional_integer(self, name: str, default: int | None = None) -> int | None:
-        """An integer or None, which is returned only where the field is null, or absent with the
+        """Reads an integer. None is returned only where the field is null, or absent with the
         default None."""
         value = self.config.get(name, default)
         return None if value is None else self.integer(name, default=default or REQUIRED)
 
     def number(self, name: str, default: float | _Required = REQUIRED) -> float:
-        """A number above zero (every one that a spec needs is an epsilon, a base or a factor)."""
+        """Reads a positive number, such as an epsilon, a base or a factor."""
         value = self.config.get(name, default)
         if value is None or value is REQUIRED:
             raise self.missing(name)
@@ -78,8 +79,8 @@ class Fields:
         return float(str(value))
 
     def optional_number(self, name: str, default: float | None = None) -> float | None:
-        """A number or None, which is returned only where the field is null, or absent with the
-        default None."""
+        """Reads a number. None is returned only where the field is null, or absent with the default
+        None."""
         value = self.config.get(name, default)
         return None if value is None else self.number(name, default=default or REQUIRED)
 
@@ -118,7 +119,7 @@ class Fields:
             )
 
     def must_be_off(self, name: str) -> None:
-        """Refuses a variant that a flag asks for; null is as good as false."""
+        """Refuses a variant that a flag switches on; null counts as false."""
         if self.config.get(name) is not None:
             self.must_be(name, False)
 
@@ -138,7 +139,7 @@ class Fields:
 
 
 def even_heads(hidden_size: int, num_heads: int) -> int:
-    """Columns per head where a config leaves `head_dim` to be derived."""
+    """Returns the columns per head where a config leaves `head_dim` to be derived."""
     if hidden_size % num_heads:
         raise CheckpointError(
             "config.json: the hidden size is not a multiple of the number of attention heads",

@@ -1,5 +1,5 @@
-"""What llama, mistral, the qwens and their kin with experts share: RMSNorm, rotary positions, a
-gated MLP, and names."""
+"""Reads the families like Llama, Mistral and Qwen, dense or with experts: RMSNorm, rotary
+positions, a gated MLP, and the same tensor names."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from paredown.spec.model import Embedding, ModelSpec, Output
 from paredown.spec.norm import Norm, Norms
 
 PREFIXES = ("model.", "")
-# What `layer_types` calls the attention of a layer.
+# Values of `layer_types` for the attention of a layer.
 SLIDING, FULL = "sliding_attention", "full_attention"
 EMBEDDING = "embed_tokens"
 ATTENTION: Mapping[str, LinearModule] = {
@@ -36,7 +36,7 @@ NORMS: Mapping[str, str] = {
     "mlp_norm": "layers.{layer}.post_attention_layernorm",
     "final_norm": "norm",
 }
-# The sizes that a config has, and what it calls them.
+# Sizes that the config stores, with the names of their fields.
 CONFIG_FIELDS: Mapping[str, str] = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
@@ -48,15 +48,16 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "max_positions": "max_position_embeddings",
     "is_tied": "tie_word_embeddings",
 }
-# Rotary frequencies that Transformers before 4.32 saved as buffers.
+# Rotary frequencies, which Transformers before 4.32 saved as buffers.
 IGNORABLE = (r"(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyTraits:
-    """How the families differ. Defaults are the config classes' own, for fields left out.
+    """The differences between the families. Defaults for absent fields are those of the config
+    classes.
 
-    `sliding_window`  of every layer but those of the numbers in `full_layers`
+    `sliding_window`  applies to every layer except `full_layers`
     """
 
     family: str
@@ -121,13 +122,13 @@ def _read_attention(fields: Fields, variant: FamilyTraits, hidden_size: int) -> 
 def with_full_layers(
     layer: LayerSpec, num_layers: int, full_layers: Collection[int]
 ) -> tuple[LayerSpec, ...]:
-    """The layer as often as it is asked for, without its window where the number says so."""
+    """Repeats the layer `num_layers` times, without its window in `full_layers`."""
     full = replace(layer, attention=replace(layer.attention, window=None))
     return tuple(full if index in full_layers else layer for index in range(num_layers))
 
 
 def with_experts(layers: tuple[LayerSpec, ...], experts: ExpertLayers) -> tuple[LayerSpec, ...]:
-    """The layers, with experts in the place of an MLP where they have them."""
+    """Returns the layers with experts in place of an MLP where they have them."""
     return tuple(
         replace(layer, mlp=experts.in_layer(index) or layer.mlp)
         for index, layer in enumerate(layers)
@@ -135,8 +136,8 @@ def with_experts(layers: tuple[LayerSpec, ...], experts: ExpertLayers) -> tuple[
 
 
 def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
-    """The sliding window of qwen2 and qwen3, and the layers without it: `layer_types` names them,
-    else they are those before `max_window_layers`."""
+    """Returns the sliding window of qwen2 and qwen3, and the layers without it: those that
+    `layer_types` names, else those before `max_window_layers`."""
     if not fields.flag("use_sliding_window", False):
         fields.pass_over("sliding_window", "max_window_layers")
         return None, ()
@@ -155,13 +156,14 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
 
 
 def full_layers(fields: Fields, types: list[object], num_layers: int) -> list[int]:
-    """The numbers of the layers that `layer_types` says have no window."""
+    """Returns the numbers of the layers that have no window according to `layer_types`."""
     _check_kinds(fields, types, num_layers)
     return [layer for layer, kind in enumerate(types) if kind == FULL]
 
 
 def layer_kinds(fields: Fields, num_layers: int, usual: Sequence[str]) -> list[str]:
-    """FULL or SLIDING for each layer: what `layer_types` says, else the family's `usual` ones."""
+    """Returns FULL or SLIDING for each layer, from `layer_types` or else the family's `usual`
+    kinds."""
     types = fields.config.get("layer_types")
     if types is None:
         return list(usual)

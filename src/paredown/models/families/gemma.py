@@ -1,5 +1,5 @@
-"""Gemma 1 (arXiv 2403.08295): Llama's layer with norms that are stored less one, an embedding that
-is scaled, and a GELU."""
+"""Gemma 1 (arXiv 2403.08295): Llama's layer with norm weights stored minus one, a scaled embedding,
+and a GELU."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +34,8 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def _activation(fields: Fields) -> str:
-    """Configs that say gelu mean its approximation; the newer field goes first."""
+    """Returns the activation. Configs that say gelu mean its tanh approximation; the newer field
+    wins."""
     name = "hidden_act"
     if fields.config.get("hidden_activation"):
         fields.pass_over(name)

@@ -1,5 +1,5 @@
-"""Gemma 2 (arXiv 2408.00118): norms before and after attention and MLP, their weights stored less
-one, caps of scores and logits, and a window in every other layer, the first one too."""
+"""Gemma 2 (arXiv 2408.00118): norms before and after attention and MLP, with weights stored minus
+one, soft caps on scores and logits, and a window in every other layer from the first on."""
 
 from collections.abc import Mapping
 
@@ -18,13 +18,13 @@ from paredown.spec.model import Embedding, ModelSpec, Output
 from paredown.spec.norm import Norm, Norms
 
 _WINDOW_KEY = "gemma2.attention.sliding_window"
-# Field of config.json -> metadata key, and what llama.cpp takes without it.
+# Field of config.json -> metadata key, and llama.cpp's default.
 _CAPS: Mapping[str, tuple[str, float]] = {
     "attn_logit_softcapping": ("gemma2.attn_logit_softcapping", 50.0),
     "final_logit_softcapping": ("gemma2.final_logit_softcapping", 30.0),
 }
-# The number of layers by which llama.cpp knows the size whose scores are scaled by the hidden
-# columns of a head.
+# The model with this many layers scales its scores by the hidden columns per head. llama.cpp
+# recognises it by this number.
 _SCALED_BY_HIDDEN_SIZE = 46
 
 
@@ -69,7 +69,7 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def every_other(fields: Fields, num_layers: int) -> tuple[int, ...]:
-    """The layers without a window: those that `layer_types` names, else every other one."""
+    """Returns the layers without a window: those that `layer_types` names, else every other one."""
     types = fields.config.get("layer_types")
     if isinstance(types, list):
         return tuple(full_layers(fields, types, num_layers))
@@ -77,7 +77,7 @@ def every_other(fields: Fields, num_layers: int) -> tuple[int, ...]:
 
 
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
-    """Reads the metadata; keys that a file leaves out have llama.cpp's defaults."""
+    """Reads the metadata; absent keys have llama.cpp's defaults."""
     hidden_size, num_heads = config["hidden_size"], config["num_attention_heads"]
     scalar = config["head_dim"]
     if config["num_hidden_layers"] == _SCALED_BY_HIDDEN_SIZE:

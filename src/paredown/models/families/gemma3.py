@@ -1,5 +1,5 @@
-"""Gemma 3's text models (arXiv 2503.19786): Gemma 2's layer without caps of scores, norms of query
-and key heads, and windows in five of six layers, whose rotary positions have their own base."""
+"""Gemma 3's text models (arXiv 2503.19786): Gemma 2's layer with norms of query and key heads in
+place of soft caps. Five of six layers have a window and rotary positions with their own base."""
 
 from collections.abc import Mapping
 
@@ -23,8 +23,8 @@ _WINDOW = 4096
 _THETAS = {FULL: 1_000_000.0, SLIDING: 10_000.0}
 _WINDOW_KEY = "gemma3.attention.sliding_window"
 _CAP_KEY = "gemma3.final_logit_softcapping"
-# The number of layers by which llama.cpp knows the size whose scores are scaled by the hidden
-# columns of a head.
+# The model with this many layers scales its scores by the hidden columns per head. llama.cpp
+# recognises it by this number.
 _SCALED_BY_HIDDEN_SIZE = 62
 
 

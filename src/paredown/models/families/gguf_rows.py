@@ -1,4 +1,4 @@
-"""GGUFRows: what llama.cpp calls a family, its sizes and its tensors in a GGUF file."""
+"""GGUFRows: llama.cpp's names for a family, its sizes and its tensors in a GGUF file."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from paredown.spec.model import ModelSpec
 Metadata = dict[str, Value]
 
 # Sizes of an architecture with rotary positions and RMSNorm: field of config.json -> metadata key
-# behind the architecture's name.
+# after the architecture's name.
 KEYS: Mapping[str, str] = {
     "hidden_size": "embedding_length",
     "intermediate_size": "feed_forward_length",
@@ -22,7 +22,7 @@ KEYS: Mapping[str, str] = {
     "max_position_embeddings": "context_length",
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
 }
-# Those of an architecture whose heads share the hidden columns.
+# The keys of architectures whose heads share the hidden columns.
 PLAIN_KEYS: Mapping[str, str] = {name: key for name, key in KEYS.items() if name != "head_dim"}
 LAYER_NORM_KEYS: Mapping[str, str] = {"layer_norm_eps": "attention.layer_norm_epsilon"}
 LINEARS: Mapping[str, str] = {
@@ -46,7 +46,7 @@ NORMS: Mapping[str, str] = {"attention_norm": "attn_norm", "mlp_norm": "ffn_norm
 
 
 def turned_share(fields: Fields, arch: str, config: Mapping[str, object]) -> float:
-    """The part of a head that is turned, from the number of its columns in the metadata."""
+    """Returns the share of a head that is rotated, from the column count in the metadata."""
     hidden_size, num_heads = config["hidden_size"], config["num_attention_heads"]
     assert isinstance(hidden_size, int)
     assert isinstance(num_heads, int)
@@ -57,7 +57,7 @@ def turned_share(fields: Fields, arch: str, config: Mapping[str, object]) -> flo
 
 
 def check_whole_turns(fields: Fields, arch: str, config: Mapping[str, object]) -> None:
-    """Raises CheckpointError where an architecture that turns whole heads is to turn a part."""
+    """Raises CheckpointError where an architecture that rotates whole heads is to rotate a part."""
     if turned_share(fields, arch, config) != 1:
         raise fields.wrong(f"{arch}.rope.dimension_count", "the columns of a head")
 
@@ -72,8 +72,8 @@ def _no_metadata(spec: ModelSpec) -> Metadata:
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFRows:
-    """What llama.cpp calls a family. Of families with the same `architecture` the first in the
-    table is the one that is read, with experts the first that has some.
+    """The GGUF side of a family. Among families with the same `architecture`, reading picks the
+    first in the table; a file with experts gets the first that has experts.
 
     `class_name`  of the model in Transformers
     `keys`        field of config.json -> metadata key behind the architecture's name
@@ -81,13 +81,13 @@ class GGUFRows:
                   called in a layer
     `norms`       norm role -> what its tensors are called in a layer
     `told_by`     field of config.json -> linear role whose bias in the file says that it is true
-    `is_paired`   whether rows of q and k lie as 0, d/2, 1, d/2 + 1, ... of each head, because
-                  rotary positions turn neighbours there and halves of a head here
+    `is_paired`   whether rows of q and k are stored as 0, d/2, 1, d/2 + 1, ... of each head: rotary
+                  positions rotate neighbours there, and halves of a head here
     `takes_bias`  whether llama.cpp adds the biases of the attention
-    `norm_offset` what the norms of the layers and the last one are stored with on top: Gemma's
-                  are less one in a folder and whole in a file
-    `output`      whether llama.cpp wants an output layer of its own, one tied to the embedding, or
-                  takes either
+    `norm_offset` what a file adds to the weights of the layers' norms and the last norm: Gemma
+                  stores them minus one in a folder and whole in a file
+    `output`      whether llama.cpp expects a separate output layer, one tied to the embedding, or
+                  either
     `takes_longrope`  whether llama.cpp reads LongRoPE's factors
     `has_experts` whether every layer has experts
     `more_config` fields of config.json that follow from the metadata and the fields read so far

@@ -1,5 +1,5 @@
-"""GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373): attention and MLP side by side, a part of
-each head rotated, one module for query, key and value, its rows head by head."""
+"""GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373): parallel attention and MLP, a part of each
+head rotated, and one module for query, key and value with its rows head by head."""
 
 from collections.abc import Mapping
 
@@ -68,7 +68,7 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def _read_rotary(fields: Fields) -> Rotary:
-    """`rotary_pct` and `rotary_emb_base`, or the names that other families have for them."""
+    """Reads `rotary_pct` and `rotary_emb_base`, or their names in other families."""
     parameters = fields.config.get("rope_parameters")
     share = fields.number("rotary_pct", _SHARE)
     if isinstance(parameters, Mapping) and "partial_rotary_factor" in parameters:
@@ -85,7 +85,7 @@ def _read_rotary(fields: Fields) -> Rotary:
 
 
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
-    """llama.cpp adds biases everywhere and takes an approximation of the same GELU."""
+    """Adds llama.cpp's conventions: biases everywhere, and an approximation of the same GELU."""
     fields.must_be("gptneox.attention.head_count_kv", config["num_attention_heads"])
     if _PARALLEL_KEY not in fields.config:
         raise fields.missing(_PARALLEL_KEY)
@@ -142,6 +142,6 @@ GPT_NEOX = Family(
         more_config=_config_from_gguf,
         more_metadata=_gguf_from_spec,
     ),
-    # The causal mask and rotary frequencies, saved as buffers by older versions of Transformers.
+    # The causal mask and rotary frequencies, which older versions of Transformers saved as buffers.
     ignorable=(r"(gpt_neox\.)?layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",),
 )

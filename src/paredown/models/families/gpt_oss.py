@@ -1,4 +1,4 @@
-"""gpt-oss (arXiv 2508.10925): every layer has experts, every other one a window."""
+"""gpt-oss (arXiv 2508.10925): every layer has experts, and every other one a window."""
 
 from paredown.models.families import gated_rotary
 from paredown.models.families.expert_fields import read_num_experts

@@ -1,5 +1,5 @@
-"""Granite 3 and 4, dense: Llama's layer, with four scalars on what is embedded, attended, added and
-predicted."""
+"""Granite 3 and 4, dense: Llama's layer with four multipliers, for the embedding, the attention
+scores, the residual and the logits."""
 
 from collections.abc import Mapping
 from dataclasses import replace

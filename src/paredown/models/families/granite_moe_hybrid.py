@@ -1,5 +1,5 @@
-"""Granite 4 without mixtures and state-space layers: Granite 3's layer, its MLP under the name of a
-shared expert, gate and up in one module."""
+"""Granite 4 without routed experts and state-space layers: Granite 3's layer, whose MLP is named
+like a shared expert, with gate and up in one module."""
 
 from dataclasses import replace
 
@@ -11,10 +11,10 @@ from paredown.models.families.granite import GRANITE, read_granite
 from paredown.shown import shown
 from paredown.spec.model import ModelSpec
 
-# What Transformers calls an attention layer now, and what configs call it.
+# Transformers' current name for an attention layer, and the one in configs.
 _ATTENTION = ("attention", "full_attention")
 _MLP = "layers.{layer}.shared_mlp"
-# Sizes of layers that are not there.
+# Sizes of the state-space layers, which these models do not have.
 _MAMBA = (
     "mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv",
     "mamba_expand", "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "time_step_limit",

@@ -1,44 +1,44 @@
-"""Fields of config.json that Transformers knows, of whichever family: harmless ones, and the values
-of the others that change nothing."""
+"""Fields of config.json that Transformers knows in any family: harmless ones, and for the others
+the values that change nothing."""
 
 from collections.abc import Mapping
 
-# Change no number of a step, whatever they say; `*` stands for anything.
+# Fields that never change a result; `*` stands for anything.
 HARMLESS = (
-    # Where a config comes from and how it is loaded.
+    # The config's origin, and how it is loaded.
     "_name_or_path", "_commit_hash", "_attn_implementation*", "_model_name_or_path",
     "architectures",
     "auto_map", "custom_pipelines", "model_type", "transformers_version", "transformers_weights",
     "name_or_path", "unsloth_*", "is_llama_config", "language", "license", "tokenizer_class",
     "quantization_config", "compression_config", "paredown", "peft_*",
-    # Number formats and forms of the same arithmetic.
+    # Number formats, and other forms of the same arithmetic.
     "dtype", "torch_dtype", "attn_implementation", "flash_attn", "flash_rotary", "fused_dense",
     "fused_mlp", "chunk_size_feed_forward", "pretraining_tp", "reorder_and_upcast_attn",
     "scale_attention_softmax_in_fp32", "attention_softmax_in_fp32", "use_flash_attention*",
     "slow_but_exact", "onnx_safe", "torchscript", "use_bfloat16", "use_cache", "cache_*",
     "num_logits_to_keep", "ep_size", "return_dict*", "output_attentions", "output_hidden_states",
     "output_past", "tie_encoder_decoder", "residual_in_fp32",
-    # Ids of tokens, and the lengths of texts that the class does not look at.
+    # Token ids, and text lengths that the model class ignores.
     "*_token_id", "*_token_index", "*_token_ids", "n_ctx", "prefix", "max_length", "min_length",
     "max_sequence_length", "seq_length", "model_max_length", "initial_context_length",
-    # Read where the scaling of rotary positions has a use for it.
+    # Read only where the scaling of rotary positions uses it.
     "original_max_position_embeddings",
-    # Training alone.
+    # Used only in training.
     "*dropout*", "*_pdrop", "*pdrop", "layerdrop", "initializer_*", "init_method", "*init_std*",
     "*aux_loss_coef", "*_loss_coef*", "output_router_logits", "router_jitter_noise",
     "input_jitter_noise",
     "gradient_checkpointing", "use_gradient_checkpointing", "mtp_loss*", "z_loss_*",
-    # Layers for more tokens than the next: their tensors would be found to be left over.
+    # Layers that predict tokens after the next: their tensors would be found as extra.
     "num_nextn_predict_layers", "num_mtp_layers", "mtp_*",
-    # The tensors say whether they are there.
+    # The tensors show whether these exist.
     "attention_bias", "attention_out_bias", "mlp_bias", "qkv_bias", "use_qkv_bias", "use_bias",
     "lm_head_bias", "bias", "no_bias", "enable_bias", "add_bias_linear",
     # Sizes that the tensors have.
     "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "ffn_embed_dim", "d_ff",
-    # Heads that classify.
+    # Classification heads.
     "summary_*", "id2label", "label2id", "num_labels", "_num_labels", "problem_type",
     "finetuning_task", "classifier_*", "task_specific_params", "type_vocab_size", "is_decoder",
-    # What a generation config has.
+    # Generation settings.
     "temperature", "top_k", "top_p", "typical_p", "do_sample", "num_beams", "num_beam_groups",
     "num_return_sequences", "early_stopping", "length_penalty", "diversity_penalty",
     "repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
@@ -48,7 +48,7 @@ HARMLESS = (
 
 _OFF: tuple[object, ...] = (0, "", [], {})
 _ONE: tuple[object, ...] = (1,)
-# Values that mean the same as no field; null does so for each.
+# Values that mean the same as an absent field; null does for every field.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     # Scores, queries, keys and values.
     **dict.fromkeys(
@@ -93,7 +93,7 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
         ),
         _OFF,
     ),
-    # What is added to the residual stream, and what goes in and out of it.
+    # What is added to the residual, and what goes in and out of it.
     **dict.fromkeys(
         (
             "residual_multiplier", "embedding_multiplier", "logits_scaling", "logit_scale",
@@ -153,7 +153,7 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "mlp_only_layers": ([],),
 }  # fmt: skip
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-# A field -> those without which, or while they are off, it has no use.
+# A field -> the fields without which, or while they are off, it has no effect.
 SWITCHES: Mapping[str, tuple[str, ...]] = dict.fromkeys(
     (
         "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk",
@@ -164,6 +164,6 @@ SWITCHES: Mapping[str, tuple[str, ...]] = dict.fromkeys(
     ),
     _EXPERTS,
 )  # fmt: skip
-# Of the parameters of a rotary scaling: those that only some scalings have, which the others pass
-# over here and in Transformers, and the part of a text model that pictures need.
+# Parameters of a rotary scaling that never matter here: those of some scalings only, which the
+# others ignore here and in Transformers, and the part for pictures in a text model.
 ROTARY_HARMLESS = ("mrope_section", "mrope_interleaved", "max_position_embeddings", "finetuned")

@@ -1,4 +1,5 @@
-"""Ministral 3: Mistral's layer with YaRN, and queries that grow with their position (Llama 4)."""
+"""Ministral 3: Mistral's layer with YaRN, and queries that are scaled by their position (Llama
+4)."""
 
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from paredown.models.families.rotary import original_max_positions, rotary_param
 from paredown.spec.attention import QueryTemperature
 from paredown.spec.model import ModelSpec
 
-# Transformers' rotary parameters for a config that has none.
+# Transformers' rotary parameters for a config without any.
 _DEFAULT_ROTARY = {
     "rope_type": "yarn",
     "rope_theta": 1_000_000.0,
@@ -47,5 +48,5 @@ def read_spec(fields: Fields) -> ModelSpec:
     )
 
 
-# No architecture of llama.cpp that we read or write has its queries.
+# No GGUF architecture that we read or write scales queries by position.
 MINISTRAL3 = replace(MISTRAL, model_type="ministral3", read_spec=read_spec, gguf=None)

@@ -37,7 +37,7 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
-    """The size of an expert is that of an MLP there, and may be said twice."""
+    """Reads the counts of experts. Their size is the MLP's, which a file may repeat."""
     fields.must_be("llama.expert_feed_forward_length", config["intermediate_size"])
     return {
         "num_local_experts": fields.integer("llama.expert_count"),

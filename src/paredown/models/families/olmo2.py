@@ -1,4 +1,4 @@
-"""OLMo 2 and 3 (arXiv 2501.00656): norms behind attention and MLP, and over all heads of query and
+"""OLMo 2 and 3 (arXiv 2501.00656): norms after attention and MLP, and over all heads of query and
 key. OLMo 3 has a window in three of four layers, whose rotary positions are never scaled."""
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from paredown.spec.norm import Norms
 
 _PATTERN = 4
 _THETA = 500_000.0
-# In the place of what is read for each kind of layer by itself.
+# Replaces the fields that are read separately for each kind of layer.
 _NO_ROTARY = {"rope_theta": _THETA, "rope_scaling": None, "rope_parameters": None}
 _WINDOW_KEY = "olmo2.attention.sliding_window"
 _PATTERN_KEY = "olmo2.attention.sliding_window_pattern"
@@ -63,8 +63,9 @@ def read_olmo3(fields: Fields) -> ModelSpec:
 
 
 def _check_bases(fields: Fields) -> None:
-    """Raises UnsupportedError for parameters that are not those of one kind of layer: the models
-    were trained with them in all layers, and Transformers gives them to some or to none."""
+    """Raises UnsupportedError for flat parameters that do not say which kind of layer they are for.
+    The models were trained with them in all layers, but Transformers applies them to some or none.
+    """
     nested = fields.config.get("rope_parameters")
     kinds = nested if isinstance(nested, Mapping) else {}
     sliding = kinds.get(SLIDING)
@@ -102,8 +103,8 @@ def _post_normed(layer: LayerSpec) -> LayerSpec:
 
 
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
-    """Whole heads are turned. With a window it is OLMo 3, whose layers with one are turned as they
-    were before the rotary positions of the others were scaled."""
+    """Rotates whole heads. A file with a window is OLMo 3; its window layers are rotated without
+    the scaling of the other layers."""
     check_whole_turns(fields, "olmo2", config)
     window = fields.integer(_WINDOW_KEY, 0, minimum=0)
     if not window:
@@ -124,7 +125,8 @@ def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str,
 
 
 def _kinds_from_gguf(fields: Fields, num_layers: int) -> list[str]:
-    """Which layers have a window: a list of them all, or every how manieth has none."""
+    """Returns each layer's kind, from a list of all layers or from the interval of those without a
+    window."""
     pattern = fields.config.get(_PATTERN_KEY)
     if isinstance(pattern, list):
         if len(pattern) != num_layers or not all(type(one) is bool for one in pattern):

@@ -1,4 +1,5 @@
-"""OPT (arXiv 2205.01068), the pre-norm sizes: learned positions from row 2 on, LayerNorm, ReLU."""
+"""OPT (arXiv 2205.01068), the pre-norm sizes: learned positions that start at row 2, LayerNorm,
+ReLU."""
 
 from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
@@ -8,7 +9,7 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import Embedding, LearnedPositions, ModelSpec, Output
 from paredown.spec.norm import Norm, Norms
 
-# torch.nn.LayerNorm's default: OPT's config has no field for it.
+# torch.nn.LayerNorm's default, because OPT's config has no field for it.
 NORM_EPS = 1e-5
 
 

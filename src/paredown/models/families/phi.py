@@ -1,5 +1,5 @@
-"""Phi-1, 1.5 and 2 (arXiv 2306.11644): attention and MLP beside each other behind one norm, a part
-of each head rotated, biases everywhere, on the output layer too."""
+"""Phi-1, 1.5 and 2 (arXiv 2306.11644): parallel attention and MLP after one norm, a part of each
+head rotated, and biases everywhere, on the output layer too."""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,5 @@
-"""Phi-3, 3.5 and 4-mini (arXiv 2404.14219): Llama's layer, with one module for query, key and value
-and one for gate and up, a part of each head rotated in some, and LongRoPE."""
+"""Phi-3, 3.5 and 4-mini (arXiv 2404.14219): Llama's layer with one module for query, key and value
+and one for gate and up. Some rotate only a part of each head, and some use LongRoPE."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from paredown.spec.roles import QKV_ROLES
 
 _WINDOW_KEY = "phi3.attention.sliding_window"
 _UP_ROLES = ("gate", "up")
-# What Phi-3's first configs called LongRoPE.
+# LongRoPE's names in Phi-3's first configs.
 _OLD_NAMES = ("su", "yarn")
 
 
@@ -46,7 +46,7 @@ def _with_known_names(fields: Fields) -> Fields:
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
     found: dict[str, object] = {
         "sliding_window": fields.integer(_WINDOW_KEY, 0, minimum=0) or None,
-        # Else Transformers takes that of the first models, which others have no row for.
+        # Otherwise Transformers takes the id of the first models, for which others have no row.
         "pad_token_id": None,
     }
     share = turned_share(fields, "phi3", config)
@@ -54,7 +54,8 @@ def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str,
 
 
 def _gguf_from_spec(spec: ModelSpec) -> Metadata:
-    """llama.cpp reads a window, and runs without it: one that hides nothing is as well."""
+    """Writes a window only if it hides nothing: llama.cpp reads the key but runs without the
+    window."""
     window = spec.layers[0].attention.window or 0
     return {_WINDOW_KEY: np.uint32(window if window >= spec.max_positions else 0)}
 

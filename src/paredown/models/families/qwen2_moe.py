@@ -1,5 +1,5 @@
-"""Qwen1.5-MoE and Qwen2-MoE (arXiv 2407.10671): Qwen2's attention, experts, and beside them an
-expert that every token passes."""
+"""Qwen1.5-MoE and Qwen2-MoE (arXiv 2407.10671): Qwen2's attention, and experts with a shared expert
+for every token."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ _SHARED = "layers.{layer}.mlp.shared_expert"
 
 
 def read_spec(fields: Fields) -> ModelSpec:
-    # Transformers gives the window to layers in turn, which no published model asks for.
+    # Transformers gives the window to alternating layers, which no published model asks for.
     fields.must_be("use_sliding_window", False)
     fields.pass_over("sliding_window", "max_window_layers")
     variant = FamilyTraits(

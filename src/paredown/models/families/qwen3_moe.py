@@ -1,4 +1,4 @@
-"""Qwen3-MoE (arXiv 2505.09388): Qwen3's attention and experts, none of them shared."""
+"""Qwen3-MoE (arXiv 2505.09388): Qwen3's attention, and experts without a shared one."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def _config_from_gguf(fields: Fields, _config: Mapping[str, object]) -> dict[str, object]:
-    """llama.cpp divides the router's weights by their sum."""
+    """Sets `norm_topk_prob`: llama.cpp divides the router's weights by their sum."""
     return {**experts_from_gguf(fields, "qwen3moe"), "norm_topk_prob": True}
 
 

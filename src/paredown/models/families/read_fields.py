@@ -1,15 +1,14 @@
-"""ReadFields: fields that remember which of them were asked for."""
+"""ReadFields: fields that record which of them were read."""
 
 from collections.abc import Iterator, Mapping
 
-# Behind the name of an object of which nothing needs to be read.
+# Suffix of an object whose fields all count as read.
 _ALL = ".*"
 
 
 class ReadFields(Mapping[str, object]):
-    """The fields of an object, and of the objects in them, whose names stand behind that of the
-    outer one: "rope_parameters.factor". `changes` are taken in the place of its own and count as
-    nobody's."""
+    """The fields of an object and of nested objects, whose names follow the outer one's:
+    "rope_parameters.factor". `changes` replace fields; reading a replaced field is not recorded."""
 
     def __init__(
         self,
@@ -42,15 +41,16 @@ class ReadFields(Mapping[str, object]):
         return repr({**self._values, **self._changes})
 
     def overlaid(self, changes: Mapping[str, object]) -> "ReadFields":
-        """The same fields with others in the place of some; what is read of it counts here."""
+        """Returns the same fields with some replaced; what is read of the result is recorded
+        here."""
         return ReadFields(self._values, self._read, self._prefix, {**self._changes, **changes})
 
     def plain(self) -> Mapping[str, object]:
-        """The fields, whose reading does not count."""
+        """Returns the fields without recording reads."""
         return self._values
 
     def objects(self) -> list[str]:
-        """Names of the fields that are objects; nothing counts as read."""
+        """Returns the names of the fields that are objects, without recording a read."""
         return [
             key
             for key in self
@@ -58,13 +58,13 @@ class ReadFields(Mapping[str, object]):
         ]
 
     def pass_over(self, key: str) -> None:
-        """Counts a field as read, with all that is in it, if it is there."""
+        """Counts a field as read with all its contents, if it exists."""
         full = self._prefix + key
         self._read |= {full, full + _ALL}
 
     def unread(self) -> dict[str, object]:
-        """The fields that nobody asked for, by their whole names: an object that was not read is
-        one field."""
+        """Returns the fields that were never read, by their full names. An object of which nothing
+        was read is one field."""
         return dict(self._unread(self._values, self._prefix))
 
     def _unread(self, values: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:

@@ -1,5 +1,5 @@
-"""Rotary positions from a config: `rope_theta`, `rope_scaling`, or the newer `rope_parameters`,
-which may hold an object for each kind of layer."""
+"""Reads rotary positions from a config: `rope_theta` and `rope_scaling`, or the newer
+`rope_parameters`, which may hold one object for each kind of layer."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,13 +9,13 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
 from paredown.spec.rotary import Rotary
 
-# Transformers' default when a config names no base, for most families.
+# Transformers' default base for most families.
 DEFAULT_THETA = 10_000.0
 
 
 def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA, share: float = 1.0) -> Rotary:
-    """The config's rotary positions, over `share` of each head. Raises UnsupportedError for a
-    scaling rule we do not have, for another share, and for layers with rules of their own."""
+    """Returns the config's rotary positions, over `share` of each head. Raises UnsupportedError for
+    an unknown scaling rule, for another share, and for rules that differ between layers."""
     parameters = rotary_parameters(fields)
     if parameters.config.objects():
         raise UnsupportedError(
@@ -29,8 +29,8 @@ def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA, share: flo
 
 
 def rotary_share(fields: Fields, default: float) -> float:
-    """The part of a head that is turned, wherever the config has it. Raises CheckpointError for
-    more than there is."""
+    """Returns the share of a head that is rotated, from whichever field states it. Raises
+    CheckpointError for a share above 1."""
     name = "partial_rotary_factor"
     parameters = rotary_parameters(fields)
     owner = parameters if name in parameters.config else fields
@@ -41,8 +41,7 @@ def rotary_share(fields: Fields, default: float) -> float:
 
 
 def rotary_parameters(fields: Fields) -> Fields:
-    """The scaling dictionary under whichever name the config has it; `rope_scaling` wins, as in
-    Transformers."""
+    """Returns the scaling parameters from either field; `rope_scaling` wins, as in Transformers."""
     name, other = "rope_scaling", "rope_parameters"
     if not fields.config.get(name):
         name, other = other, name
@@ -56,8 +55,8 @@ def rotary_parameters(fields: Fields) -> Fields:
 def rotary_of(
     fields: Fields, parameters: Fields, default_theta: float, share: float = 1.0
 ) -> Rotary:
-    """The positions that these parameters describe; `fields` are those of the whole config. Raises
-    UnsupportedError for a scaling rule we do not have."""
+    """Returns the positions that these parameters describe; `fields` are those of the whole config.
+    Raises UnsupportedError for an unknown scaling rule."""
     theta = fields
     if "rope_theta" in parameters.config:
         fields.pass_over("rope_theta")
@@ -76,9 +75,9 @@ def rotary_of(
 def read_rotary_by_kind(
     fields: Fields, default_thetas: Mapping[str, float], theta_fields: Mapping[str, str]
 ) -> dict[str, Rotary]:
-    """The rotary positions of each kind of layer. `rope_parameters` has an object for each; in
-    older configs `theta_fields` names the field with the base of a kind, whose positions are never
-    scaled, and the other kinds have `rope_theta` and `rope_scaling`."""
+    """Returns the rotary positions of each kind of layer, with `rope_parameters` holding one object
+    per kind. In older configs `theta_fields` names the field with a kind's base, and those
+    positions are never scaled; the other kinds use `rope_theta` and `rope_scaling`."""
     nested = fields.config.get("rope_parameters")
     found = {}
     for kind, theta in default_thetas.items():
@@ -97,8 +96,8 @@ def read_rotary_by_kind(
 
 
 def original_max_positions(fields: Fields, parameters: Fields) -> int:
-    """The context that a model was trained on before it was stretched; a field of the whole config
-    goes first, as in Transformers."""
+    """Returns the context that the model was trained on before it was stretched. A field of the
+    whole config wins, as in Transformers."""
     name = "original_max_position_embeddings"
     owner = fields if fields.config.get(name) is not None else parameters
     if owner.config.get(name) is None:
@@ -111,8 +110,9 @@ def _default(_fields: Fields, _parameters: Fields, plain: Rotary) -> Rotary:
 
 
 def _dynamic(_fields: Fields, parameters: Fields, plain: Rotary) -> Rotary:
-    """Dynamic NTK changes nothing up to `max_position_embeddings` tokens, and longer texts are not
-    run: there the turns of a key would depend on when it was computed."""
+    """Returns the plain positions. Dynamic NTK changes nothing up to `max_position_embeddings`
+    tokens. Longer texts are not run, because a key's rotation would depend on when it was computed.
+    """
     parameters.number("factor")
     return plain
 
@@ -122,8 +122,8 @@ def _linear(_fields: Fields, parameters: Fields, plain: Rotary) -> Rotary:
 
 
 def _yarn(fields: Fields, parameters: Fields, plain: Rotary) -> Rotary:
-    """YaRN as Transformers has it: an attention factor that is given wins; else both mscales make
-    it, and `factor` alone where they are not both there."""
+    """Returns YaRN as in Transformers. A given attention factor wins; else it follows from both
+    mscales, or from `factor` alone unless both are given."""
     original = original_max_positions(fields, parameters)
     factor = _stretch(fields, parameters, original)
     if parameters.config.get("attention_factor") is not None:
@@ -149,12 +149,12 @@ def _mscale(factor: float, mscale: float) -> float:
 
 
 def _optional(parameters: Fields, name: str) -> float:
-    """A number, or 0 where the field is absent, null or zero, which mean the same."""
+    """Reads a number; an absent, null or zero field returns 0."""
     return parameters.number(name) if parameters.config.get(name) else 0.0
 
 
 def _stretch(fields: Fields, parameters: Fields, original: int) -> float:
-    """`factor`, or how much longer the context is than the original one."""
+    """Returns `factor`, or the ratio of the context to the original one."""
     if parameters.config.get("factor") is not None:
         return parameters.number("factor")
     return fields.integer("max_position_embeddings") / original
@@ -213,6 +213,6 @@ _SCALINGS: Mapping[str, Callable[[Fields, Fields, Rotary], Rotary]] = {
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,
-    # What Phi-3's first configs called it.
+    # Its name in Phi-3's first configs.
     "su": _longrope,
 }

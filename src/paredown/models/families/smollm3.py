@@ -1,4 +1,4 @@
-"""SmolLM3: Llama's layer, without rotary positions in one of four layers (arXiv 2501.18795)."""
+"""SmolLM3: Llama's layer, without rotary positions in every fourth layer (arXiv 2501.18795)."""
 
 from dataclasses import replace
 
@@ -55,8 +55,8 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def _turned_layers(fields: Fields, num_layers: int) -> list[bool]:
-    """Whether each layer has rotary positions: where `no_rope_layers` has a 1, else all but every
-    so many. Raises CheckpointError."""
+    """Returns for each layer whether it has rotary positions: where `no_rope_layers` has a 1, else
+    in all but every n-th layer. Raises CheckpointError."""
     listed = fields.config.get("no_rope_layers")
     if listed is None:
         interval = fields.integer("no_rope_layer_interval", _INTERVAL)

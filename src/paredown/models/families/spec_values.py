@@ -1,5 +1,5 @@
-"""Fields that say again what has been read from others: under whichever name, a field that
-says the same changes nothing."""
+"""Checks fields that repeat, under any name, what was read from other fields: such a field changes
+nothing if it agrees."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -11,14 +11,14 @@ from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
 Agrees = Callable[[ModelSpec, object, Mapping[str, object]], bool]
-# How Falcon 3 calls a gate with its activation.
+# Falcon 3's names for a gated MLP with its activation.
 _GATED = {"swiglu": "silu", "geglu": "gelu"}
 _NORM_KINDS = {"rmsnorm": "rms", "rms_norm": "rms", "layernorm": "layer", "layer_norm": "layer"}
 _TOLERANCE = 1e-6
 
 
 def _same(value: object, expected: Iterable[object]) -> bool:
-    """Whether every layer has that value."""
+    """Returns whether every layer has that value."""
     return all(_equal(value, one) for one in expected)
 
 
@@ -83,7 +83,7 @@ def _layer_types(spec: ModelSpec, value: object, _config: Mapping[str, object]) 
 
 
 def _pattern(spec: ModelSpec, value: object, _config: Mapping[str, object]) -> bool:
-    """Whether every so many layers are without a window, or all."""
+    """Returns whether every n-th layer has no window, or no layer has one."""
     if not spec.windows or not value or not isinstance(value, int):
         return not value or not spec.windows
     return all(
@@ -121,7 +121,7 @@ def _is_parallel(spec: ModelSpec, value: object, _config: Mapping[str, object]) 
 
 
 def _scalar(attention: Attention) -> object:
-    """The number by whose root scores are divided."""
+    """Returns the number whose square root divides the scores."""
     return attention.score_scale**-2
 
 

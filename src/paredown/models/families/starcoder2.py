@@ -1,5 +1,5 @@
 """StarCoder2 (arXiv 2402.19173): Llama's attention with LayerNorm, an MLP without a gate, biases
-everywhere, and a window in every layer of some sizes."""
+everywhere and, in some sizes, a window in every layer."""
 
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family, LinearModule
@@ -58,7 +58,7 @@ STARCODER2 = Family(
     },
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
-    # What the first training code called it: "gelu", beside a `hidden_act` that says which.
+    # The first training code's name: "gelu", beside a `hidden_act` that says which one.
     noted=("activation_function",),
     ignorable=gated_rotary.IGNORABLE,
     config_fields=gated_rotary.CONFIG_FIELDS,

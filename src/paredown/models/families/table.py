@@ -1,4 +1,4 @@
-"""The families that we know, by the `model_type` of their config.json."""
+"""The table of supported families, by the `model_type` of their config.json."""
 
 from paredown.models.families.family import Family
 from paredown.models.families.gemma import GEMMA

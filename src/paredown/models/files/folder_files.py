@@ -1,4 +1,5 @@
-"""What a new checkpoint folder has beside its tensors: files of its source, and its own config."""
+"""Writes the files of a new checkpoint folder beside its tensors: those of its source, and its own
+config."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ from paredown.models.stored_inputs import INPUTS_FIELD
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ScaleDType
 
-# Files that are copied when the source has them; a model card speaks of the source alone.
+# Files that are copied when the source has them. A model card is not copied: it describes the
+# source.
 COPIED_FILES = (
     "generation_config.json",
     "tokenizer.json",
@@ -31,7 +33,7 @@ COPIED_FILES = (
     "LICENSE.txt",
     "NOTICE",
 )
-# A folder of templates beside the default one.
+# Holds the templates other than the default one.
 TEMPLATES = "additional_chat_templates"
 _CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
@@ -43,13 +45,13 @@ def check_files(source: Path) -> None:
 
 
 def copy_files(source: Path, folder: Path) -> None:
-    """From a folder, or what a GGUF file says in their place. Raises CheckpointError for one that
-    may not be read, and for what is no file or a link that leads out of the folder: what it leads
-    to need not be the model's."""
+    """Copies the files of a folder, or writes their equivalents from a GGUF file's metadata. Raises
+    CheckpointError for a file that may not be read, for anything but a regular file, and for a link
+    out of the folder: its target may not belong to the model."""
     if is_gguf(source):
         for name, text in hugging_face_files(read_metadata(source), str(source)).items():
             (folder / name).write_text(text, "utf-8")
-        # What stands around a text is keys there, and a part of tokenizer.json in a folder.
+        # In GGUF, keys hold the tokens around a text; in a folder tokenizer.json does.
         (folder / "tokenizer.json").write_text(Tokenizer.open(source).to_json(), "utf-8")
         return
     for name in _copied_names(source):
@@ -63,7 +65,8 @@ def copy_files(source: Path, folder: Path) -> None:
 
 
 def _copied_names(source: Path) -> list[str]:
-    """The files to copy that `source` has. Raises CheckpointError for one that may not be."""
+    """Returns the files to copy that `source` has. Raises CheckpointError for one that may not be
+    read."""
     templates = sorted((source / TEMPLATES).glob("*.jinja"))
     names = (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates))
     found = []
@@ -77,13 +80,14 @@ def _copied_names(source: Path) -> list[str]:
 
 
 def float_config(config: Mapping[str, object]) -> dict[str, object]:
-    """The config without what it says of codes and of the inputs they are multiplied with."""
+    """Returns the config without its fields on codes and on the formats of their inputs."""
     coded = ("quantization_config", INPUTS_FIELD)
     return {name: value for name, value in config.items() if name not in coded}
 
 
 def name_dtype(config: dict[str, object], dtype: ScaleDType) -> None:
-    """Puts the dtype of the floats where the config has it, or where Transformers looks today."""
+    """Writes the floats' dtype to the field that the config uses, or to Transformers' current
+    field."""
     name = _CONFIG_DTYPES[dtype]
     if "torch_dtype" in config:
         config["torch_dtype"] = name

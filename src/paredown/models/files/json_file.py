@@ -8,17 +8,17 @@ from paredown.json_text import JsonTextError, parse_json
 from paredown.models.files.whole_file import is_there, unreadable
 from paredown.units import MEBI
 
-# Beyond any config; what is read of a text can take twenty times its bytes in memory.
+# Larger than any config. Parsing may need twenty times a text's size in memory.
 MAX_CONFIG_BYTES = 16 * MEBI
-# Beyond an index of a million tensors, and any proof.
+# Larger than an index of a million tensors, and than any proof.
 MAX_TABLE_BYTES = 64 * MEBI
-# Beyond any tokenizer.json; those of a million tokens have 60 MiB.
+# Larger than any tokenizer.json; those of a million tokens have 60 MiB.
 MAX_TOKENIZER_BYTES = 256 * MEBI
 
 
 def read_json_object(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> dict[str, object]:
-    """The object in `path`, a file of a model. Raises CheckpointError when there is none to be
-    had."""
+    """Returns the JSON object in `path`, a file of a model. Raises CheckpointError if there is
+    none."""
     try:
         value = parse_json(read_model_file(path, max_bytes))
     except OSError as error:
@@ -39,5 +39,5 @@ def read_json_object(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> dict[str,
 
 
 def read_optional_json_object(path: Path) -> dict[str, object]:
-    """Does what `read_json_object` does, but gives {} for a file that is not there."""
+    """Does what `read_json_object` does, but returns {} for a missing file."""
     return read_json_object(path) if is_there(path) else {}

@@ -1,4 +1,4 @@
-"""MappedFile: what is known of any file of weights that is mapped, whatever its format."""
+"""MappedFile: the interface of any mapped file of weights, whatever its format."""
 
 import os
 from pathlib import Path
@@ -14,15 +14,15 @@ class MappedFile(Protocol):
 
     @property
     def stat(self) -> os.stat_result:
-        """What the system said of the file when it was mapped."""
+        """Returns the file's stat result from the moment it was mapped."""
 
     @property
     def file_bytes(self) -> int: ...
 
     @property
     def raw(self) -> npt.NDArray[np.uint8]:
-        """The whole file."""
+        """Returns the whole file."""
 
     def release(self) -> None:
-        """Gives the memory of pages that were read back to the system; what is used again is read
+        """Gives the memory of pages that were read back to the system; a later use reads them
         again."""

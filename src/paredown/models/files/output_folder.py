@@ -12,7 +12,7 @@ from paredown.errors import OutputError
 from paredown.files.own_folder import make_new_folder
 from paredown.models.files.whole_file import sync_folder
 
-# Called with a folder when all is written and checked, before it appears under its name.
+# Called with the folder once everything is written and checked, before the folder gets its name.
 Finish = Callable[[Path], None]
 
 
@@ -20,8 +20,8 @@ Finish = Callable[[Path], None]
 def output_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yields a hidden folder beside `path` to build in; at the end it is renamed to `path`.
 
-    On any exception (Ctrl-C and SystemExit too) it is removed and `path` is as it was. Raises
-    OutputError when `path` exists and may not be replaced, or when the disk is full.
+    On any exception (Ctrl-C and SystemExit too) the hidden folder is removed and `path` stays as it
+    was. Raises OutputError when `path` exists and may not be replaced, or when the disk is full.
     """
     path = path.absolute()
     check_output_folder(path, overwrite)
@@ -46,12 +46,13 @@ def output_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def check_output_folder(path: Path, overwrite: bool = False) -> None:
-    """What can be known before anything is written, for a caller with long work to do first. Raises
-    OutputError when `path` exists and may not be replaced, or no folder can be made there."""
+    """Checks before long work whether `path` can be written. Raises OutputError when it exists and
+    may not be replaced, or no folder can be made there."""
     path = path.absolute()
     try:
         _refuse_existing(path, overwrite)
-        # The longest name that is needed here: the system says now if it is too long.
+        # Try the longest name that will be needed, so that the system rejects it now if it is too
+        # long.
         path.with_name(f".{path.name}.{8 * '0'}.partial").is_dir()
         parent = next(folder for folder in path.parents if folder.exists())
         if not parent.is_dir():
@@ -78,7 +79,7 @@ def _refuse_existing(path: Path, overwrite: bool) -> None:
 
 
 def _create_parents(folder: Path) -> list[Path]:
-    """Creates what is missing of `folder`; returns what it created, innermost first."""
+    """Creates the missing parents of `folder`; returns those it created, innermost first."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -103,7 +104,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _hide(folder: Path) -> int:
-    """Makes a folder that others see nothing of yet; the mode that it is to have at the end."""
+    """Makes a folder that others cannot look into yet; returns the mode that it gets at the end."""
     try:
         return make_new_folder(folder)
     except OSError as error:

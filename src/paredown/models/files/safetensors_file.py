@@ -23,13 +23,13 @@ from paredown.models.files.whole_file import unreadable, whole_file, write_array
 
 
 class MappedTensors(Mapping[str, StoredTensor]):
-    """The tensors of one file. An array is a read-only view of the mapped file, made when asked
-    for; only one that the file does not align to its items is copied."""
+    """The tensors of one file. Each array is a read-only view of the mapped file, made on access;
+    it is a copy only where the file does not align it to its item size."""
 
     def __init__(
         self, path: Path, mapped: mmap.mmap, places: dict[str, TensorPlace], stat: os.stat_result
     ) -> None:
-        """`stat` is what the system said of the file when it was mapped."""
+        """Keeps `stat`, the file's stat result from the moment it was mapped."""
         self.path = path
         self.stat = stat
         self.places = places
@@ -37,12 +37,12 @@ class MappedTensors(Mapping[str, StoredTensor]):
         self._mapped = mapped
 
     def with_places(self, places: dict[str, TensorPlace]) -> "MappedTensors":
-        """The same file, in which other names stand for other bytes."""
+        """Returns the same file with other names for its bytes."""
         return MappedTensors(self.path, self._mapped, places, self.stat)
 
     @property
     def raw(self) -> npt.NDArray[np.uint8]:
-        """The whole file."""
+        """Returns the whole file."""
         return np.frombuffer(self._mapped, np.uint8)
 
     def release(self) -> None:
@@ -75,8 +75,8 @@ class MappedTensors(Mapping[str, StoredTensor]):
 
 
 def read_safetensors(path: Path) -> MappedTensors:
-    """Maps a file; its header is checked whole, the data are not touched. Raises CheckpointError
-    for a file that is missing, cannot be read or is damaged."""
+    """Maps a file and checks its whole header without touching the data. Raises CheckpointError for
+    a file that is missing, unreadable or damaged."""
     try:
         with open_model_file(path) as file:
             stat = os.fstat(file.fileno())
@@ -93,9 +93,9 @@ def read_safetensors(path: Path) -> MappedTensors:
 def write_safetensors(
     path: Path, tensors: Mapping[str, StoredTensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes beside `path`, then renames: on any failure `path` is as it was and nothing else is
-    left. Each tensor is taken from the mapping when it is written, so one at a time is in memory.
-    Raises OutputError when the system cannot write (disk full, no permission, ...)."""
+    """Writes beside `path`, then renames: after any failure `path` is as it was and nothing else is
+    left. Tensors are taken from the mapping one at a time, so only one is in memory. Raises
+    OutputError when the system cannot write (disk full, no permission, ...)."""
     header, order = build_header(tensors, metadata or {})
     with whole_file(path) as file:
         file.write(header)

@@ -19,9 +19,9 @@ from paredown.shown import quoted, shown
 PREFIX_BYTES = 8
 # The limit of the reference implementation.
 MAX_HEADER_BYTES = 100_000_000
-# NumPy's limit since 1.x; no weight has more than a handful.
+# NumPy's limit since 1.x; no weight has more than a few.
 MAX_DIMENSIONS = 32
-# Every dtype that the format knows; StoredTensor holds those that a weight can have.
+# Every dtype of the format. StoredTensor supports those that a weight can have.
 ITEM_BYTES = {
     "F64": 8,
     "I64": 8,
@@ -44,7 +44,7 @@ REMEDY = "Download the file again."
 
 @dataclass(frozen=True, kw_only=True)
 class TensorPlace:
-    """`start` and `end` are bytes from the beginning of the file."""
+    """Where a tensor lies: `start` and `end` are byte offsets from the beginning of the file."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -53,8 +53,8 @@ class TensorPlace:
 
 
 def parse_header(path: Path, head: bytes, file_bytes: int) -> dict[str, TensorPlace]:
-    """Places by tensor name. `head` is the file from its first byte up to the header's end at
-    least, or the whole file where it ends before. Raises CheckpointError."""
+    """Returns the places by tensor name. `head` holds the file at least up to the end of the
+    header, or the whole file if it is shorter. Raises CheckpointError."""
     length = header_length(path, head, file_bytes)
     raw = head[PREFIX_BYTES : PREFIX_BYTES + length]
     try:
@@ -71,7 +71,7 @@ def parse_header(path: Path, head: bytes, file_bytes: int) -> dict[str, TensorPl
 
 
 def header_length(path: Path, head: bytes, file_bytes: int) -> int:
-    """N, checked against the size of the file."""
+    """Returns N after checking it against the file size."""
     if file_bytes < PREFIX_BYTES:
         raise _damaged(path, "it is too short for a safetensors file", f"{file_bytes} bytes")
     length = int.from_bytes(head[:PREFIX_BYTES], "little")
@@ -84,8 +84,8 @@ def header_length(path: Path, head: bytes, file_bytes: int) -> int:
 def build_header(
     tensors: Mapping[str, StoredTensor], metadata: Mapping[str, str]
 ) -> tuple[bytes, list[str]]:
-    """Length prefix and JSON, padded to 8 bytes, and the names in the order of their data: wide
-    dtypes first, so that every tensor is aligned to its items."""
+    """Returns the length prefix with the JSON, padded to 8 bytes, and the names in the order of
+    their data. Wide dtypes come first, so that every tensor is aligned to its item size."""
     order = sorted(tensors, key=lambda name: (-ITEM_BYTES[tensors[name].dtype], name))
     header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0

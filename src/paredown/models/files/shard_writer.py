@@ -1,4 +1,4 @@
-"""Writes a checkpoint's tensors as they come, in files of bounded size."""
+"""Writes a checkpoint's tensors in files of bounded size, as they arrive."""
 
 import json
 from collections.abc import Iterable
@@ -8,18 +8,18 @@ from paredown.formats.tensor import StoredTensor
 from paredown.models.files.safetensors_file import write_safetensors
 from paredown.models.files.shards import INDEX_NAME, SINGLE_NAME
 
-# Tensors are held until a file is full, so this bounds the memory too.
+# This also bounds the memory, because tensors are held until a file is full.
 SHARD_BYTES = 1_000_000_000
 
-# What Transformers writes and looks for.
+# The metadata that Transformers writes and expects.
 METADATA = {"format": "pt"}
 
 
 def write_shards(
     folder: Path, tensors: Iterable[tuple[str, StoredTensor]], shard_bytes: int = SHARD_BYTES
 ) -> None:
-    """`model.safetensors`, or numbered files of at most `shard_bytes` each (a larger tensor has
-    one to itself) and their index."""
+    """Writes `model.safetensors`, or an index and numbered files of at most `shard_bytes` each. A
+    larger tensor gets a file of its own."""
     shards: list[list[str]] = []
     held: dict[str, StoredTensor] = {}
     held_bytes = total_bytes = 0
@@ -48,7 +48,8 @@ def _unnumbered(number: int) -> str:
 
 
 def _name_shards(folder: Path, shards: list[list[str]], total_bytes: int) -> None:
-    """The names say how many files there are, which is known only now."""
+    """Gives the shards their names, which contain the number of files and so are known only at the
+    end."""
     weight_map: dict[str, str] = {}
     for number, names in enumerate(shards):
         final = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"

@@ -17,10 +17,11 @@ INDEX_NAME = "model.safetensors.index.json"
 
 
 class FolderTensors(Mapping[str, StoredTensor]):
-    """Every tensor of every file, by name; `place(name)` tells dtype and shape without the data."""
+    """Every tensor of every file, by name. `place(name)` tells dtype and shape without reading
+    data."""
 
     def __init__(self, files: list[MappedTensors], names: Collection[str] | None = None) -> None:
-        """`names` keeps only those."""
+        """Keeps only the tensors in `names`, if given."""
         self.files = files
         self._owners = {
             name: file for file in files for name in file if names is None or name in names
@@ -83,7 +84,7 @@ def read_folder_tensors(folder: Path) -> FolderTensors:
 
 
 def _is_file_name(name: object) -> TypeGuard[str]:
-    """Whether it names a file of a folder, in characters that a name can have."""
+    """Returns whether `name` is a plain, printable file name."""
     return isinstance(name, str) and Path(name).name == name and name.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are written whole or not at all."""
 
 import os
 import secrets
@@ -14,15 +14,15 @@ from paredown.errors import CheckpointError, OutputError
 from paredown.files.new_file import make_file
 from paredown.files.refused_file import RefusedFileError
 
-# Bytes given to the system in one write, so that an interrupt is noticed between two of them.
+# Bytes per write call, so that an interrupt is noticed between two calls.
 WRITE_BYTES = 16 << 20
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file beside `path`, which takes its place when the block ends: on any failure `path` is as
-    it was and nothing else is left. Raises OutputError when the system cannot write (disk full, no
-    permission, ...)."""
+    """Opens a file beside `path` that replaces it when the block ends. After any failure `path` is
+    as it was and nothing else is left. Raises OutputError when the system cannot write (disk full,
+    no permission, ...)."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     is_ours = False
     try:
@@ -47,7 +47,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_array(file: BinaryIO, array: npt.NDArray[np.generic]) -> None:
-    """Its bytes, a stretch at a time."""
+    """Writes the array's bytes chunk by chunk."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, flat.size, WRITE_BYTES):
         file.write(flat[start : start + WRITE_BYTES].data)
@@ -63,7 +63,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:
-    """What to raise for a file that the system, or files/refused_file.py, does not let through."""
+    """Returns the error for a file that the system, or files/refused_file.py, does not let us
+    read."""
     remedy = "Check that the file exists and that you may read it."
     if isinstance(error, RefusedFileError):
         remedy = error.remedy
@@ -71,8 +72,8 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is something of that name, which opening may refuse; a link that leads nowhere
-    is nothing."""
+    """Returns whether something has that name, even if it cannot be opened. A dangling link counts
+    as nothing."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

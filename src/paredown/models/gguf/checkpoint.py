@@ -1,4 +1,5 @@
-"""A GGUF file as the checkpoint it was made from: config, spec, and tensors under our names."""
+"""Opens a GGUF file like the checkpoint it was made from: config, spec, and tensors under our
+names."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,8 +34,8 @@ _REMEDY = "Convert the model to GGUF again, or download the file again."
 
 
 class GGUFTensors(Mapping[str, StoredTensor]):
-    """The model's tensors by our names. Floats are as everywhere; blocks are U8, [rows, bytes].
-    Rows lie in our order: where the file pairs them, they are put back when asked for."""
+    """The model's tensors by our names. Floats are stored as everywhere; blocks are U8, [rows,
+    bytes]. Where the file stores rows in pairs, they are put into our order on access."""
 
     def __init__(self, file: GGUFParts, tensors: list[GGUFTensor]) -> None:
         self._file = file
@@ -69,8 +70,8 @@ class GGUFTensors(Mapping[str, StoredTensor]):
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFModel:
-    """`blocks`: the formats of all tensors, by our names. `notes`: what is done otherwise than the
-    file asks."""
+    """An opened file. `blocks` holds the formats of all tensors by our names; `notes` says what
+    runs differently from what the file asks."""
 
     file: GGUFParts
     config: Mapping[str, object]
@@ -82,7 +83,8 @@ class GGUFModel:
 
 
 def _own_part(tensor: GGUFTensor, rows_OB: Bytes, block: BlockFormat) -> Bytes:
-    """The rows of a tensor that is a part of a stored one; of a vector its numbers, in one row."""
+    """Returns the rows of a tensor that is a part of a stored one; a vector is returned as one
+    row."""
     assert tensor.first_row is not None
     size, start = tensor.shape[0], tensor.first_row
     if len(tensor.shape) == 2:
@@ -91,13 +93,13 @@ def _own_part(tensor: GGUFTensor, rows_OB: Bytes, block: BlockFormat) -> Bytes:
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a path names a GGUF file, by its suffix."""
+    """Returns whether a path names a GGUF file, by its suffix."""
     return path.suffix.lower() == SUFFIX and not path.is_dir()
 
 
 def open_gguf(path: Path) -> GGUFModel:
     """Maps the file, or all parts of a split one, and checks names, shapes and formats of all
-    tensors against the metadata; the weights are not read. Raises CheckpointError or
+    tensors against the metadata without reading weights. Raises CheckpointError or
     UnsupportedError."""
     file = read_parts(path)
     shapes = {name: place.shape for name, place in file.places.items()}
@@ -126,7 +128,8 @@ def open_gguf(path: Path) -> GGUFModel:
 
 
 def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFTensor]:
-    """A file that claims endless layers ends at the first missing tensor."""
+    """Returns the model's tensors; a file that claims endless layers fails at the first missing
+    one."""
     found = []
     for tensor in gguf_tensors(spec, names):
         shape = tensor.stored_shape

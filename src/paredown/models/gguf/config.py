@@ -1,4 +1,4 @@
-"""A GGUF file's metadata as the config.json of a Hugging Face folder."""
+"""Converts a GGUF file's metadata to the config.json of a Hugging Face folder."""
 
 from collections.abc import Mapping
 
@@ -25,10 +25,10 @@ from paredown.models.gguf.special_tokens import BOS, end_ids
 from paredown.models.gguf.unread_keys import check_unread
 
 ARCHITECTURE = "general.architecture"
-# A model, an adapter, an importance matrix or the part that sees images.
+# The kind of file: a model, an adapter, an importance matrix, or a vision part.
 KIND = "general.type"
 TOKENS = "tokenizer.ggml.tokens"
-# Numbers among the sizes, which are integers else.
+# The sizes that are floats; all others are integers.
 _NUMBERS = ("rms_norm_eps", "layer_norm_eps")
 
 
@@ -38,9 +38,9 @@ def config_from_metadata(
     factors: Mapping[str, npt.NDArray[np.float32]],
     where: str,
 ) -> dict[str, object]:
-    """`shapes` of the tensors by their names there, `factors` the tensors of ALL_FACTORS that are
-    there. Raises CheckpointError for what is missing or wrong, UnsupportedError for what is not run
-    here."""
+    """Returns the config. `shapes` holds the tensors by their names in the file, and `factors`
+    those tensors of ALL_FACTORS that exist. Raises CheckpointError for missing or wrong values, and
+    UnsupportedError for what we do not run."""
     values = ReadFields({key: plain_value(value) for key, value in metadata.items()})
     fields = Fields(values, where)
     _check_kind(fields)
@@ -76,7 +76,8 @@ def _check_kind(fields: Fields) -> None:
 
 
 def _family_of(fields: Fields, arch: str) -> Family:
-    """The first family of that architecture, with experts where the file has some."""
+    """Returns the first family of that architecture, or the first with experts where the file has
+    some."""
     known = {
         (one.gguf.architecture, one.gguf.has_experts): one
         for one in reversed(FAMILIES.values())
@@ -101,7 +102,7 @@ def _family_of(fields: Fields, arch: str) -> Family:
 
 
 def _sizes(fields: Fields, rows: GGUFRows) -> dict[str, object]:
-    """The fields of config.json that are numbers there. Heads may be left out of the metadata."""
+    """Returns the numeric fields of config.json. The metadata may omit the heads' size."""
     arch, found = rows.architecture, dict[str, object]()
     for name, key in rows.keys.items():
         full = f"{arch}.{key}"
@@ -122,7 +123,8 @@ def _sizes(fields: Fields, rows: GGUFRows) -> dict[str, object]:
 
 
 def _check_whole_heads(fields: Fields, rows: GGUFRows) -> None:
-    """Heads of an architecture that has no size for them share the hidden columns."""
+    """Checks that heads divide the hidden columns evenly, for an architecture without a head
+    size."""
     arch = rows.architecture
     hidden_size, num_heads = (
         fields.integer(f"{arch}.{rows.keys[name]}")
@@ -144,8 +146,8 @@ def _head_dim(fields: Fields, rows: GGUFRows) -> int:
 
 
 def plain_value(value: Value) -> object:
-    """The Python value; a float32 becomes the shortest decimal that stands for it, so that 1e-5 is
-    1e-5 again."""
+    """Returns the Python value. A float32 becomes the shortest decimal that rounds to it, so that
+    1e-5 stays 1e-5."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.floating):

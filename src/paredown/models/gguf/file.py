@@ -1,4 +1,4 @@
-"""GGUF files: read as a memory map, written so that a file is either whole or not there."""
+"""GGUF files: read as a memory map, written whole or not at all."""
 
 import mmap
 import os
@@ -23,12 +23,12 @@ from paredown.models.gguf.header import (
 
 
 class MappedGGUF:
-    """One file. Rows are read-only views of the mapped file."""
+    """One mapped file; rows are read-only views of it."""
 
     def __init__(
         self, path: Path, mapped: mmap.mmap, header: GGUFHeader, stat: os.stat_result
     ) -> None:
-        """`stat` is what the system said of the file when it was mapped."""
+        """Keeps `stat`, the file's stat result from the moment it was mapped."""
         self.path = path
         self.stat = stat
         self.file_bytes = len(mapped)
@@ -38,7 +38,7 @@ class MappedGGUF:
 
     @property
     def raw(self) -> npt.NDArray[np.uint8]:
-        """The whole file."""
+        """Returns the whole file."""
         return np.frombuffer(self._mapped, np.uint8)
 
     def release(self) -> None:
@@ -46,7 +46,7 @@ class MappedGGUF:
         self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def rows(self, name: str) -> npt.NDArray[np.uint8]:
-        """A tensor's rows as they are stored, [rows, bytes]; a vector is one row."""
+        """Returns a tensor's rows as stored, [rows, bytes]; a vector is one row."""
         place = self.places[name]
         num_bytes = place.end - place.start
         flat = np.frombuffer(self._mapped, np.uint8, num_bytes, place.start)
@@ -54,9 +54,9 @@ class MappedGGUF:
 
 
 def read_gguf(path: Path) -> MappedGGUF:
-    """Maps a file; its head is checked whole, the data are not touched. Raises CheckpointError for
-    a file that is missing, cannot be read or is damaged, UnsupportedError for one of another
-    version or with tensors of a type that is not read here."""
+    """Maps a file and checks its whole header without touching the data. Raises CheckpointError for
+    a file that is missing, unreadable or damaged, and UnsupportedError for an unknown version or
+    tensor type."""
     try:
         with open_model_file(path) as file:
             stat = os.fstat(file.fileno())
@@ -74,8 +74,8 @@ def write_gguf_file(
     tensors: Sequence[NewTensor],
     rows: Iterable[npt.NDArray[np.uint8]],
 ) -> None:
-    """Writes beside `path`, then renames: on any failure `path` is as it was and nothing else is
-    left. `rows` gives each tensor's bytes in the order of `tensors`, so one at a time is in memory.
+    """Writes beside `path`, then renames: after any failure `path` is as it was and nothing else is
+    left. `rows` yields each tensor's bytes in the order of `tensors`, so only one is in memory.
     Raises OutputError when the system cannot write (disk full, no permission, ...)."""
     with whole_file(path) as file:
         file.write(build_header(metadata, tensors))

@@ -1,4 +1,4 @@
-"""The head of a GGUF file: metadata, and where each tensor lies. Read and checked before any data.
+"""The header of a GGUF file: metadata, and where each tensor lies. It is checked before any data.
 
 File: "GGUF", u32 version, u64 number of tensors, u64 number of metadata entries, the entries (key,
 u32 type, value), the tensors (name, u32 number of dimensions, u64 each with the columns first, u32
@@ -23,7 +23,7 @@ from paredown.formats.gguf.block_format import BlockFormat
 from paredown.formats.gguf.table import BLOCK_FORMATS, OTHER_TYPES
 from paredown.shown import shown
 
-# A number has the NumPy type that is written for it; arrays are of numbers or of strings.
+# A number has the NumPy type that is written for it; arrays hold numbers or strings.
 Value = str | bool | np.generic | npt.NDArray[np.generic] | list[str]
 
 MAGIC = b"GGUF"
@@ -34,9 +34,9 @@ DEFAULT_ALIGNMENT = 32
 # llama.cpp's limits.
 MAX_DIMENSIONS = 4
 MAX_NAME_BYTES = 63
-# No file has more than a page; beyond this, padding is all there is.
+# No file needs more than a page; a larger alignment would make padding of most of the file.
 _MAX_ALIGNMENT = 1 << 20
-# The least that a string, a metadata entry and a tensor take: a count beyond that is a lie.
+# The least bytes of a string, a metadata entry and a tensor. A count that would not fit is damage.
 _MIN_STRING_BYTES = 8
 _MIN_ENTRY_BYTES = 8 + 4 + 1
 _MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
@@ -52,8 +52,8 @@ _FORMATS_BY_ID = {block.type_id: block for block in BLOCK_FORMATS.values()}
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFPlace:
-    """`shape` has the rows first, as everywhere here. `start` and `end` are bytes from the
-    beginning of the file."""
+    """Where a tensor lies. `shape` has the rows first, as everywhere here. `start` and `end` are
+    byte offsets from the beginning of the file."""
 
     block: BlockFormat
     shape: tuple[int, ...]
@@ -81,8 +81,8 @@ class NewTensor:
 
 
 def parse_header(path: Path, raw: memoryview) -> GGUFHeader:
-    """`raw` is the whole file. Raises CheckpointError for a damaged one, UnsupportedError for a
-    version or a type of tensor that is not read here."""
+    """Parses `raw`, the whole file. Raises CheckpointError for a damaged one, and UnsupportedError
+    for an unknown version or tensor type."""
     cursor = _Cursor(path, raw)
     if bytes(raw[:4]) != MAGIC:
         raise damaged(path, "it does not begin as a GGUF file does", bytes(raw[:4]))
@@ -116,7 +116,7 @@ def parse_header(path: Path, raw: memoryview) -> GGUFHeader:
 
 
 def build_header(metadata: Mapping[str, Value], tensors: Sequence[NewTensor]) -> bytes:
-    """The file up to its data. Tensors lie in their order, each padded to the alignment."""
+    """Returns the file up to its data. Tensors follow in order, each padded to the alignment."""
     parts = [MAGIC, struct.pack("<IQQ", VERSION, len(tensors), len(metadata))]
     parts += [_text(key) + _entry(value) for key, value in metadata.items()]
     offset = 0
@@ -141,7 +141,7 @@ def damaged(path: Path, what: str, seen: object) -> CheckpointError:
 
 
 class _Cursor:
-    """Reads from `position` on; nothing is read or made room for that the file does not hold."""
+    """Reads from `position` on. It never reads or allocates beyond what the file holds."""
 
     def __init__(self, path: Path, raw: memoryview) -> None:
         self._path = path
@@ -153,7 +153,7 @@ class _Cursor:
         return value
 
     def count(self, of_what: str, item_bytes: int) -> int:
-        """A number of items that take at least `item_bytes` each."""
+        """Reads a count of items that take at least `item_bytes` each."""
         count = self.integer("Q")
         if count * item_bytes > len(self._raw) - self.position:
             seen = f"{count} {of_what} in a file of {len(self._raw)} bytes"
@@ -186,7 +186,7 @@ class _Cursor:
         return np.frombuffer(self._take(num_items * dtype.itemsize), dtype).copy()
 
     def tensor(self, name: str) -> tuple[BlockFormat, tuple[int, ...], int]:
-        """Format, shape and offset."""
+        """Reads format, shape and offset."""
         num_dimensions = self.integer("I")
         if not 1 <= num_dimensions <= MAX_DIMENSIONS:
             what = f"tensor {name!r} has an impossible number of dimensions"
@@ -273,7 +273,7 @@ def _text(text: str) -> bytes:
 
 
 def _entry(value: Value) -> bytes:
-    """Type and value."""
+    """Returns the bytes of type and value."""
     if isinstance(value, str):
         return struct.pack("<I", _STRING) + _text(value)
     if isinstance(value, bool):

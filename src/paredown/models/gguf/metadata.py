@@ -1,4 +1,4 @@
-"""A model as the metadata of a GGUF file, where llama.cpp runs the same model from them."""
+"""Converts a model to GGUF metadata, where llama.cpp runs the same model from them."""
 
 import math
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ from paredown.spec.model import ModelSpec
 
 
 def metadata_from_spec(spec: ModelSpec) -> Metadata:
-    """Raises UnsupportedError for a model that llama.cpp's architectures cannot express: what is
-    read back from the metadata must be the same model."""
+    """Returns the metadata. Raises UnsupportedError for a model that llama.cpp's architectures
+    cannot express: reading the metadata back must give the same model."""
     rows = FAMILIES[spec.family].gguf
     if rows is None:
         raise _unsupported(f"the family {spec.family}")
@@ -50,7 +50,7 @@ def metadata_from_spec(spec: ModelSpec) -> Metadata:
 
 
 def factors_of(spec: ModelSpec) -> dict[str, npt.NDArray[np.float32]]:
-    """The tensors of factors by which rotary frequencies are divided, by name; nothing where none
+    """Returns by name the tensors of factors that divide rotary frequencies; it is empty where none
     is needed."""
     rotary, head_dim = spec.layers[0].attention.rotary, spec.layers[0].attention.head_dim
     if rotary is None:
@@ -99,8 +99,8 @@ def _expert_metadata(experts: Experts, arch: str) -> Metadata:
 
 
 def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
-    """Rotary positions of the layers without a window: the others' bases are the
-    architecture's own, or in the family's keys."""
+    """Returns the rotary metadata of the layers without a window. The bases of the others are fixed
+    by the architecture or stored in the family's keys."""
     turned = [one.attention for one in spec.layers if one.attention.rotary is not None]
     if not turned:
         return {}
@@ -115,7 +115,7 @@ def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
 
 
 def _read_back(spec: ModelSpec, rows: GGUFRows, metadata: Metadata) -> ModelSpec:
-    """The model that a file with these metadata is read as."""
+    """Returns the model that a file with these metadata is read as."""
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (spec.vocab_size, spec.hidden_size)}
     if not spec.output.is_tied:
         shapes[OUTPUT] = shapes[EMBEDDING]
@@ -127,7 +127,7 @@ def _read_back(spec: ModelSpec, rows: GGUFRows, metadata: Metadata) -> ModelSpec
 
 
 def _differences(one: object, other: object, name: str) -> Iterator[str]:
-    """Yields each difference, in the words of the spec."""
+    """Yields each difference in the words of the spec."""
     if name.endswith("family") or one == other:
         return
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
@@ -142,7 +142,7 @@ def _differences(one: object, other: object, name: str) -> Iterator[str]:
 
 
 def _is_rounded(one: object, other: object) -> bool:
-    """Whether two numbers are one in float32, as a file has it."""
+    """Returns whether two numbers are equal in float32, the file's precision."""
     if isinstance(one, float) and isinstance(other, float):
         return bool(np.float32(one) == np.float32(other))
     return False

@@ -1,6 +1,6 @@
-"""What GGUF calls the tensors of a model, and how their rows lie there.
+"""Maps a model's tensors to their names and row order in GGUF.
 
-What differs from family to family stands in the family's own file (families/gguf_rows.py).
+Differences between families are in the family's own file (families/gguf_rows.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,20 +25,21 @@ OUTPUT = "output.weight"
 FINAL_NORM = "output_norm"
 ROPE_FACTORS = "rope_freqs.weight"
 FUSED_QKV = "attn_qkv"
-# LongRoPE's, for texts within the original context and for longer ones.
+# LongRoPE's factors, for texts within the original context and for longer ones.
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 ALL_FACTORS = (ROPE_FACTORS, SHORT_FACTORS, LONG_FACTORS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFTensor:
-    """`name` there, `our_name` in a Hugging Face folder. `paired_heads`: the number of heads whose
-    rows lie in pairs, 0 for rows in order. `offset` is what its values have there on top.
+    """A tensor that is `name` in the file and `our_name` in a Hugging Face folder. `paired_heads`
+    is the number of heads whose rows are stored in pairs, 0 for rows in order. `offset` is added to
+    the values in the file.
 
-    `parts` are the rows of each role of a fused module, in the order of its roles. They lie one
-    behind the other there, and in each of `num_blocks` equal blocks in a folder. `first_row`: it is
-    a part of the tensor `name`, from that row on. `experts` are the names in a folder of those of a
-    tensor that holds all of a layer, [E, rows, columns].
+    `parts` are the rows of each role of a fused module, in order: one after the other in the file,
+    and in each of `num_blocks` equal blocks in a folder. `first_row` marks a part of the tensor
+    `name` that starts at that row. `experts` are the folder's names for a tensor that holds all
+    experts of a layer, [E, rows, columns].
     """
 
     name: str
@@ -55,16 +56,16 @@ class GGUFTensor:
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """The shape there, where a matrix of one row is a vector."""
+        """Returns the shape in the file, where a matrix of one row is a vector."""
         return self.shape[1:] if self.role == "shared_gate" else self.shape
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is the weight of linear layers or a table, and no vector or router."""
+        """Returns whether it is the weight of linear layers or a table, not a vector or router."""
         return len(self.shape) > 1 and self.role not in ("router", "shared_gate")
 
     def of_expert(self, index: int) -> "GGUFTensor":
-        """The part of one expert."""
+        """Returns the part of one expert."""
         num_rows = self.shape[1]
         return replace(
             self,
@@ -76,7 +77,7 @@ class GGUFTensor:
 
 
 def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
-    """Every tensor of the model once, layer by layer; a tied output layer is not there."""
+    """Yields every tensor of the model once, layer by layer; a tied output layer is omitted."""
     table = (spec.vocab_size, spec.hidden_size)
     yield _outside_layers(EMBEDDING, f"{names.embedding}.weight", "embedding", table)
     if not spec.output.is_tied:
@@ -95,22 +96,22 @@ def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
 
 
 def unpair_rows(rows_OB: npt.NDArray[np.uint8], num_heads: int) -> npt.NDArray[np.uint8]:
-    """Rows of each head from neighbours to halves."""
+    """Reorders the rows of each head from neighbours to halves."""
     num_rows, num_bytes = rows_OB.shape
     pairs = rows_OB.reshape(num_heads, num_rows // num_heads // 2, 2, num_bytes)
     return pairs.swapaxes(1, 2).reshape(num_rows, num_bytes)
 
 
 def pair_rows(rows_OB: npt.NDArray[np.uint8], num_heads: int) -> npt.NDArray[np.uint8]:
-    """Rows of each head from halves to neighbours: 0, d/2, 1, d/2 + 1, ..."""
+    """Reorders the rows of each head from halves to neighbours: 0, d/2, 1, d/2 + 1, ..."""
     num_rows, num_bytes = rows_OB.shape
     halves = rows_OB.reshape(num_heads, 2, num_rows // num_heads // 2, num_bytes)
     return halves.swapaxes(1, 2).reshape(num_rows, num_bytes)
 
 
 def inside_fused(tensor: GGUFTensor, spec: ModelSpec) -> GGUFTensor | None:
-    """The query, key or value of a module of its own as a part of the fused tensor that older files
-    have in its place; None for any other tensor."""
+    """Returns the query, key or value as a part of the fused tensor of older files; None for any
+    other tensor."""
     owner = tensor.role.removesuffix(".bias")
     if owner not in QKV_ROLES or tensor.layer is None or len(tensor.parts) != 1:
         return None
@@ -124,7 +125,7 @@ def inside_fused(tensor: GGUFTensor, spec: ModelSpec) -> GGUFTensor | None:
 
 
 def folder_rows(tensor: GGUFTensor, rows: npt.NDArray[T]) -> npt.NDArray[T]:
-    """The rows of a fused module, or its biases, in the order of a folder."""
+    """Returns the rows or biases of a fused module in the order of a folder."""
     if tensor.num_blocks == 1:
         return rows
     ends = np.cumsum(list(tensor.parts.values()))
@@ -188,7 +189,8 @@ def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTe
 
 
 def _experts(spec: ModelSpec, names: Names, layer: int, role: str) -> GGUFTensor:
-    """All experts' linear layers of the kind of `role`, the first one's."""
+    """Returns the tensor with all experts' linear layers of one kind; `role` is that of the first
+    expert."""
     rows = names.family.gguf
     assert rows is not None
     shapes, kind = spec.linear_shapes(layer), role_kind(role)

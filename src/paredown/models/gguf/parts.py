@@ -1,7 +1,7 @@
-"""A model that lies in one GGUF file, or in several parts: NAME-00001-of-00003.gguf and so on.
+"""A model in one GGUF file, or split into several: NAME-00001-of-00003.gguf and so on.
 
-The first part has all metadata; each part says which it is (`split.no`, from 0), of how many
-(`split.count`), and how many tensors all parts have together (`split.tensors.count`).
+The first part has all metadata. Each part states its number (`split.no`, from 0), the number of
+parts (`split.count`), and the tensors of all parts together (`split.tensors.count`).
 """
 
 import re
@@ -25,7 +25,7 @@ class GGUFParts:
     """All parts as one file, in their order; `path` is that of the first."""
 
     def __init__(self, files: Sequence[MappedGGUF]) -> None:
-        """Raises CheckpointError for a tensor that is in two parts."""
+        """Raises CheckpointError for a tensor that appears in two parts."""
         self.files = files
         self.path = files[0].path
         self.metadata: Mapping[str, Value] = files[0].metadata
@@ -53,8 +53,8 @@ class GGUFParts:
 
 
 def read_parts(path: Path) -> GGUFParts:
-    """Maps a file and, where it is a part, all others beside it. Raises CheckpointError for a part
-    that is missing or is not what its name says, and what `read_gguf` raises."""
+    """Maps a file and, if it is a part, all the others. Raises CheckpointError for a part that is
+    missing or does not match its name, and whatever `read_gguf` raises."""
     named = read_gguf(path)
     count = _integer(named, COUNT, 1)
     if count <= 1:
@@ -72,8 +72,8 @@ def read_parts(path: Path) -> GGUFParts:
 
 
 def read_metadata(path: Path) -> Mapping[str, Value]:
-    """Reads the metadata of a model from a file, or from the first of its parts, which may be any
-    part's path. Raises what `read_parts` raises; the other parts are not read."""
+    """Reads a model's metadata from its file, or from the first part, given any part's path. Other
+    parts are not read. Raises whatever `read_parts` raises."""
     named = read_gguf(path)
     count = _integer(named, COUNT, 1)
     if count <= 1 or _integer(named, NUMBER, 0) == 0:

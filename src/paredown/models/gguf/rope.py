@@ -1,5 +1,5 @@
-"""Rotary scaling in GGUF: linear as metadata, Llama 3.1's as a tensor of factors by which each
-plain frequency is divided. Its parameters are nowhere in the file: they are found from the factors.
+"""Rotary scaling in GGUF. Linear scaling is metadata; Llama 3.1's is a tensor of factors that
+divide the plain frequencies. Its parameters are not in the file and are recovered from the factors.
 """
 
 import math
@@ -10,12 +10,12 @@ import numpy.typing as npt
 from paredown.errors import UnsupportedError
 from paredown.spec.rotary import Rotary
 
-# The factors are float32.
+# The precision of the factors, which are float32.
 _TOLERANCE = 1e-5
 
 
 def rope_factors(rotary: Rotary, head_dim: int) -> npt.NDArray[np.float32] | None:
-    """[head_dim / 2]; None where there is nothing for them to say."""
+    """Returns [head_dim / 2], or None where no factors are needed."""
     if rotary.scaling != "llama3":
         return None
     plain = np.array(Rotary(theta=rotary.theta).inverse_frequencies(head_dim))
@@ -24,8 +24,8 @@ def rope_factors(rotary: Rotary, head_dim: int) -> npt.NDArray[np.float32] | Non
 
 
 def rotary_from_factors(theta: float, factors: npt.NDArray[np.float32]) -> Rotary:
-    """The llama3 scaling that gives these factors. Raises UnsupportedError where none does, or the
-    factors do not tell which.
+    """Returns the llama3 scaling that gives these factors. Raises UnsupportedError where none does,
+    or where the factors do not determine it.
 
     The inverse of a factor is 1 for short wavelengths, 1 / `factor` for long ones, and between them
     (1 - s) / factor + s with s = (original / wavelength - low) / (high - low). Two points of that
@@ -61,7 +61,7 @@ def rotary_from_factors(theta: float, factors: npt.NDArray[np.float32]) -> Rotar
 
 
 def _tidy(value: float) -> float:
-    """What was written as a round number, again as one."""
+    """Restores a number that was round before it was stored in float32."""
     rounded = round(value, 3)
     return rounded if math.isclose(rounded, value, rel_tol=_TOLERANCE) else value
 

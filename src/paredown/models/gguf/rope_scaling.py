@@ -1,4 +1,5 @@
-"""The metadata of rotary scaling, `ARCH.rope.scaling.*`, as the fields of config.json, and back."""
+"""Converts the metadata of rotary scaling, `ARCH.rope.scaling.*`, to config.json fields and
+back."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from paredown.models.families.gguf_rows import Metadata
 from paredown.models.gguf.names import LONG_FACTORS, SHORT_FACTORS
 from paredown.spec.rotary import Rotary
 
-# What llama.cpp takes where it does not read the keys.
+# llama.cpp's values for absent keys.
 _YARN = {
     "yarn_ext_factor": 1.0,
     "yarn_attn_factor": 1.0,
@@ -22,14 +23,14 @@ _YARN = {
 
 
 def scaling_fields(fields: Fields, arch: str) -> dict[str, object] | None:
-    """`rope_scaling` of config.json; None for plain positions. A factor without a type is linear,
-    and `rope.scale_linear` is an older name of the factor. Raises UnsupportedError for a scaling
-    that is not known here."""
+    """Returns `rope_scaling` of config.json, or None for plain positions. A factor without a type
+    is linear; `rope.scale_linear` is an older name of the factor. Raises UnsupportedError for an
+    unknown scaling."""
     prefix = f"{arch}.rope.scaling"
     factor_key = f"{prefix}.factor"
     if factor_key not in fields.config:
         factor_key = f"{arch}.rope.scale_linear"
-    # llama.cpp takes a factor of zero as one that is not given.
+    # llama.cpp treats a factor of zero as absent.
     factor = fields.number(factor_key) if fields.config.get(factor_key) else 1.0
     kind = fields.text(f"{prefix}.type", "linear")
     if kind == "yarn":
@@ -48,7 +49,7 @@ def scaling_fields(fields: Fields, arch: str) -> dict[str, object] | None:
 
 
 def scaling_metadata(rotary: Rotary, arch: str) -> Metadata:
-    """The keys of a scaling that llama.cpp has them for, and none of any other."""
+    """Returns the keys of a scaling that llama.cpp supports, and none for any other."""
     prefix = f"{arch}.rope.scaling"
     if rotary.scaling == "longrope":
         return {
@@ -75,8 +76,8 @@ def scaling_metadata(rotary: Rotary, arch: str) -> Metadata:
 def longrope_fields(
     fields: Fields, arch: str, factors: Mapping[str, npt.NDArray[np.float32]]
 ) -> dict[str, object]:
-    """LongRoPE (arXiv 2402.13753), whose factors are tensors. Raises CheckpointError where one of
-    the two is missing, or has not a factor for each pair of columns that turns."""
+    """Returns LongRoPE (arXiv 2402.13753), whose factors are tensors. Raises CheckpointError where
+    one of the two is missing or lacks a factor for any rotated pair of columns."""
     prefix = f"{arch}.rope.scaling"
     lengths = {name: len(values) for name, values in factors.items()}
     num_columns = fields.integer(f"{arch}.rope.dimension_count", 2 * max(lengths.values()))
@@ -104,9 +105,10 @@ def _usual_attention_factor(factor: float) -> float:
 
 
 def _yarn(fields: Fields, arch: str, factor: float) -> dict[str, object]:
-    """YaRN (arXiv 2309.00071). llama.cpp multiplies its usual attention factor by `attn_factor`;
-    without a length of its own the original context is the whole one. The other keys it reads for
-    none of these architectures, so a file that sets them means another model than it runs."""
+    """Returns YaRN (arXiv 2309.00071). llama.cpp multiplies its usual attention factor by
+    `attn_factor`. Without a stated original context, the full context is the original one.
+    llama.cpp ignores the other keys for these architectures, so a file that sets them means another
+    model than it runs."""
     prefix = f"{arch}.rope.scaling"
     for key, usual in _YARN.items():
         fields.must_be(f"{prefix}.{key}", usual)

@@ -1,5 +1,5 @@
-"""Tokens that llama.cpp knows by their keys and by their texts, whatever their ids
-(src/llama-vocab.cpp): which of them end an answer, and which are matched whole in a text."""
+"""Finds tokens that llama.cpp recognises by key or by text, whatever their ids
+(src/llama-vocab.cpp): those that end an answer, and those that are matched whole in a text."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ BOS, EOS, EOT, EOM = (f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos
 UNKNOWN = "tokenizer.ggml.unknown_token_id"
 _FILL_KEYS = tuple(f"tokenizer.ggml.fim_{name}_token_id" for name in ("pad", "rep", "sep"))
 NORMAL, UNKNOWN_TYPE, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-# What a kind of tokenizer has where the file names none.
+# Default ids by kind of tokenizer, where the file names none.
 USUAL_IDS: dict[str, dict[str, int]] = {
     "llama": {BOS: 1, EOS: 2, UNKNOWN: 0},
     "bert": {BOS: 101, UNKNOWN: 100},
@@ -26,21 +26,22 @@ END_TEXTS = frozenset(
         "<｜end▁of▁sentence｜>", "[e~[",
     }
 )  # fmt: skip
-# Tokens around what is filled in, of which the first that is there ends an answer.
+# Tokens of fill-in-the-middle prompts. The first that exists ends an answer.
 _FILL_TEXTS: tuple[tuple[str, ...], ...] = (
     ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
     ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
     ("<|file_sep|>",),
 )
-# A vocabulary that has all of these has <|end|> between the parts of an answer.
+# In a vocabulary with all tokens of one of these tuples, <|end|> only separates the parts of an
+# answer.
 _PARTED = (("<|return|>", "<|call|>"), ("<|call|>", "<|flush|>"), ("<|calls|>", "<|flush|>"))
-# Vocabularies with one of these have </s> as a piece of text.
+# In vocabularies with one of these, </s> is ordinary text.
 _MARKUP = ("<|tool_response>", "<|plamo:eos|>")
 
 
 def end_ids(tokens: Sequence[str], fields: Fields) -> list[int]:
-    """The tokens that end an answer: eos first, then those of other keys, then those known by
-    their texts. Raises CheckpointError for ids that are no tokens."""
+    """Returns the tokens that end an answer: eos first, then those of other keys, then those known
+    by their texts. Raises CheckpointError for ids that are not in the vocabulary."""
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     found = [ids[text] for text in tokens if text in END_TEXTS]
     for key, choices in zip(_FILL_KEYS, _FILL_TEXTS, strict=True):
@@ -60,7 +61,7 @@ def end_ids(tokens: Sequence[str], fields: Fields) -> list[int]:
 
 
 def token_id(fields: Fields, key: str, num_tokens: int) -> int:
-    """Raises CheckpointError for what is no token's id."""
+    """Reads a token id. Raises CheckpointError for one that is not in the vocabulary."""
     found = fields.integer(key, minimum=0)
     if found >= num_tokens:
         raise fields.wrong(key, f"an id below {num_tokens}")
@@ -68,7 +69,7 @@ def token_id(fields: Fields, key: str, num_tokens: int) -> int:
 
 
 def matched_types(tokens: Sequence[str], types: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """The types with those known by their texts as control tokens, whatever the file says."""
+    """Returns the types, with tokens that are known by their texts as control tokens."""
     known = END_TEXTS.union(*_FILL_TEXTS)
     places = [place for place, text in enumerate(tokens) if text in known]
     found = types.copy()

@@ -1,9 +1,9 @@
-"""The tokenizer in a GGUF file's metadata as the files of a Hugging Face folder, and back.
+"""Converts the tokenizer in a GGUF file's metadata to the files of a Hugging Face folder.
 
 `tokenizer.ggml.*` is what llama.cpp reads: tokens with types and merges ("gpt2", byte-level BPE,
 cut into words by a rule of llama.cpp's own that `pre` names), tokens with scores ("llama", that is
 SentencePiece's BPE), pieces of words ("bert"), or tokens of a unigram model ("t5").
-`tokenizer.huggingface.json`, where it is there, is tokenizer.json whole, and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+`tokenizer.huggingface.json`, if present, is the whole tokenizer.json and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 """
 
 import json
@@ -43,20 +43,20 @@ MODEL, PRE, TOKENS, SCORES, TYPES, MERGES, SPACE_PREFIX = (
         "model", "pre", "tokens", "scores", "token_type", "merges", "add_space_prefix",
     )
 )  # fmt: skip
-# The largest known have 0.27 million tokens, and one of 512 characters.
+# The largest known vocabulary has 0.27 million tokens; the longest known token has 512 characters.
 MAX_TOKENS = 1 << 21
 MAX_TOKEN_CHARS = 4_096
 MAX_MERGES = 1 << 22
-# SentencePiece files have no merges: every way to cut a token is tried. Llama 2 takes 1 million
-# characters to cut, and has 0.3 million in merges.
+# SentencePiece files have no merges, so every way to cut a token in two is tried. This bounds the
+# characters that are cut; Llama 2 needs 1 million.
 _MAX_CUT_CHARS = 400_000_000
 _MAX_MERGE_CHARS = 50_000_000
 _REMEDY = "Convert the model to GGUF again, or download the file again."
 
 
 def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, str]:
-    """tokenizer.json, tokenizer_config.json and generation_config.json. Raises CheckpointError for
-    metadata that lack something, UnsupportedError for a tokenizer that is not read here."""
+    """Returns tokenizer.json, tokenizer_config.json and generation_config.json. Raises
+    CheckpointError for incomplete metadata, and UnsupportedError for an unknown tokenizer."""
     fields = Fields(
         {key: plain_value(value) for key, value in metadata.items() if key not in _LARGE}, where
     )
@@ -92,8 +92,8 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
 
 
 def _chat_templates(fields: Fields) -> object:
-    """Gives them as tokenizer_config.json has them: one text, or several by their names, of which
-    the one without a name is the default."""
+    """Returns the templates as in tokenizer_config.json: one text, or several with names. The
+    unnamed one is the default."""
     named = {
         key.removeprefix(f"{CHAT_TEMPLATE}."): fields.text(key)
         for key in fields.config
@@ -107,19 +107,19 @@ def _chat_templates(fields: Fields) -> object:
 
 
 def _adds_bos(fields: Fields) -> bool:
-    """Where the file does not say."""
+    """Returns the default for files that do not say whether a text begins with bos."""
     return BOS in USUAL_IDS.get(fields.text(MODEL), {}) or _word_rule(fields).adds_bos
 
 
 _LARGE = {TOKENS, SCORES, TYPES, MERGES, CHARSMAP}
-# Types of tokens that are matched whole in a text.
+# Types of the tokens that are matched whole in a text.
 _MATCHED = (CONTROL, USER_DEFINED, UNKNOWN_TYPE)
 
 
 def _tokenizer(
     metadata: Mapping[str, Value], tokens: list[str], fields: Fields
 ) -> dict[str, object]:
-    """tokenizer.json from the parts that llama.cpp reads."""
+    """Builds tokenizer.json from the parts that llama.cpp reads."""
     _check_different(tokens, fields.where)
     types = _numbers(metadata, TYPES, fields.where, len(tokens), NORMAL)
     types = matched_types(tokens, types)
@@ -168,7 +168,7 @@ def _byte_level(
             remedy=f"Known rules: {', '.join(WORD_RULES)}; or a file with {JSON}.",
         )
     rule = _word_rule(fields)
-    # A vocabulary of bytes alone has none, but says so.
+    # A vocabulary of single bytes has no merges, but must say so.
     texts = metadata.get(MERGES)
     if not isinstance(texts, list):
         texts = _strings(metadata, MERGES, fields.where)
@@ -192,15 +192,15 @@ def _byte_level(
 
 
 def _word_rule(fields: Fields) -> WordRule:
-    """The rule that the file names, without a name llama.cpp's own."""
+    """Returns the word rule that the file names, or llama.cpp's default."""
     return WORD_RULES.get(fields.text(PRE, MISSING), WORD_RULES[MISSING])
 
 
 def _sentence_piece(
     metadata: Mapping[str, Value], tokens: list[str], fields: Fields
 ) -> dict[str, object]:
-    """SentencePiece joins the neighbours whose union has the highest score, so the merges are all
-    ways to cut a token into two others, in the order of its score."""
+    """Returns a BPE model. SentencePiece joins the neighbours whose union has the highest score, so
+    the merges are all ways to cut a token in two, ordered by its score."""
     scores = _numbers(metadata, SCORES, fields.where, len(tokens), 0.0)
     merges = _ways_to_cut(tokens, scores.tolist(), fields.where)
     normalizers: list[dict[str, object]] = [
@@ -231,8 +231,8 @@ def _sentence_piece(
 
 
 def _ways_to_cut(tokens: list[str], scores: list[float], where: str) -> list[list[str]]:
-    """The merges in their order. Raises CheckpointError for tokens of which there are too many
-    ways: all are made of one another."""
+    """Returns the merges in order. Raises CheckpointError if the tokens have too many ways to be
+    cut."""
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     ranked: list[tuple[float, int, int, list[str]]] = []
     num_read = num_made = 0
@@ -254,7 +254,7 @@ def _ways_to_cut(tokens: list[str], scores: list[float], where: str) -> list[lis
 
 
 def _unknown(tokens: list[str], fields: Fields) -> str:
-    """The token of a word that is unknown. Raises CheckpointError where the file names none."""
+    """Returns the token for unknown words. Raises CheckpointError where the file names none."""
     return tokens[token_id(fields, UNKNOWN, len(tokens))]
 
 
@@ -274,7 +274,7 @@ def _bpe(tokens: list[str], merges: list[list[str]], *, ignore_merges: bool) -> 
 
 
 def _check_tokens(tokens: list[str], where: str) -> None:
-    """Raises CheckpointError for too many tokens, and for long ones."""
+    """Raises CheckpointError for too many or too long tokens."""
     longest = max(map(len, tokens))
     if len(tokens) > MAX_TOKENS or longest > MAX_TOKEN_CHARS:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Faults of a GGUF file's tokenizer that are passed over, as llama.cpp does with a warning."""
+"""Notes on faults of a GGUF file's tokenizer that are ignored, as in llama.cpp, which warns."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,12 +8,12 @@ from paredown.models.gguf.header import Value
 
 _MODEL, _PRE, _TOKENS = (f"tokenizer.ggml.{name}" for name in ("model", "pre", "tokens"))
 _JSON = "tokenizer.huggingface.json"
-# Tokens that nothing here puts anywhere. The second is spelled like that.
+# Special tokens that we never insert. The keys do spell "seperator" this way.
 _UNUSED = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("padding", "seperator", "mask"))
 
 
 def tokenizer_notes(metadata: Mapping[str, Value]) -> Iterator[str]:
-    """Gives one sentence for each fault."""
+    """Yields one sentence for each fault."""
     model = metadata.get(_MODEL)
     is_byte_level = isinstance(model, str) and model == "gpt2"
     if is_byte_level and _PRE not in metadata and _JSON not in metadata:

@@ -1,4 +1,5 @@
-"""A GGUF file's unigram tokenizer (`tokenizer.ggml.model` t5) as the parts of tokenizer.json."""
+"""Converts a GGUF file's unigram tokenizer (`tokenizer.ggml.model` t5) to parts of
+tokenizer.json."""
 
 from collections.abc import Sequence
 
@@ -20,8 +21,8 @@ def unigram(
     charsmap: Value | None,
     fields: Fields,
 ) -> dict[str, object]:
-    """Raises UnsupportedError where there is a `charsmap`, SentencePiece's table of characters that
-    are replaced."""
+    """Returns the parts. Raises UnsupportedError for a `charsmap`, SentencePiece's table of
+    character replacements."""
     normalizers: list[dict[str, object]] = []
     if charsmap is not None:
         raise UnsupportedError(
@@ -32,9 +33,9 @@ def unigram(
     removes = fields.flag(_REMOVE_SPACES, False)
     if removes:
         normalizers += [_replace(r" +\z", ""), _replace(r"\A +", ""), _replace(" +", " ")]
-    # llama.cpp puts a space before every word where it takes away the others.
+    # llama.cpp puts a space before every word when it removes extra spaces.
     if removes or fields.flag(_ADD_SPACE, True):
-        # A text of spaces alone has no first word.
+        # A text of only spaces has no first word.
         normalizers.append(_replace(r"\A(?=[\s\S]*[^ ])", " "))
     normalizers.append({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
     decoders = [

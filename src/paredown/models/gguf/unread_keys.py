@@ -1,8 +1,7 @@
-"""Keys of a file that no reader asked for: harmless, passed over with a note, or
-refused.
+"""Handles keys of a file that no reader asked for: it ignores, notes or refuses them.
 
 llama.cpp has one list of keys for all architectures (`gguf.constants.Keys` of its Python package).
-A key of that list that nobody read and whose value is not its neutral one would be another model.
+An unread key of that list with more than its neutral value would mean another model.
 """
 
 import math
@@ -12,22 +11,23 @@ from paredown.errors import UnsupportedError
 from paredown.models.families.fields import Fields
 from paredown.models.families.read_fields import ReadFields
 
-# Change no number, whatever they say.
+# Keys that never change a result.
 HARMLESS = frozenset(
     {
-        # The tensors have the sizes.
+        # The tensors have these sizes.
         "vocab_size", "embedding_length_out", "classifier.output_labels",
         # How the file was made.
         "tensor_data_layout", "rope.scaling.finetuned",
-        # Read where the type of the scaling or of the norms has a use for them.
+        # Read only where the type of the scaling or of the norms uses them.
         "rope.scaling.type", "rope.scaling.original_context_length", "attention.layer_norm_epsilon",
-        # For embeddings of texts.
+        # For text embeddings.
         "pooling_type",
-        # By which llama.cpp divides now and then where 16 bits would overflow.
+        # llama.cpp divides by this now and then where 16 bits would overflow.
         "rescale_every_n_layers",
     }
 )  # fmt: skip
-# Values that mean the same as no key; for any other key of the list that is nothing, zero or false.
+# Values that mean the same as an absent key. For other keys of the list these are empty, zero and
+# false.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "attention.causal": (True,),
     "attention.output_scale": (0, 1),
@@ -42,11 +42,11 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "rope.scaling.yarn_attn_factor": (1,),
     "rope.scaling.yarn_ext_factor": (0, 1),
 }
-# Scales are float32.
+# The precision of scales, which are float32.
 _TOLERANCE = 1e-5
-# Without YaRN these have no use.
+# Only YaRN uses these.
 _YARN = ("rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow")
-# What llama.cpp's list has beside HARMLESS and NEUTRAL, by the beginning of the key.
+# The rest of llama.cpp's list, by the beginning of the key.
 CHANGING = (
     "activation_sparsity", "altup.", "attention.", "attn_logit_softcapping", "block_count",
     "context_length", "convnext.", "decoder_", "embedding_length", "expert", "features_length",
@@ -58,8 +58,8 @@ CHANGING = (
 
 
 def check_unread(values: ReadFields, arch: str, where: str) -> None:
-    """Raises UnsupportedError for a key of the architecture that nobody read and that would change
-    the arithmetic. Keys beyond llama.cpp's list are passed over, as it does."""
+    """Raises UnsupportedError for an unread key of the architecture that would change the
+    arithmetic. Keys outside llama.cpp's list are ignored, as in llama.cpp."""
     fields = Fields(values, where)
     unread = [key for key in values.unread() if key.startswith(f"{arch}.")]
     for full in unread:
@@ -83,7 +83,7 @@ def _changes(fields: Fields, arch: str, key: str) -> bool:
         scale = fields.number(f"{arch}.{key}")
         return not math.isclose(scale * math.sqrt(_head_dim(fields, arch)), 1, rel_tol=_TOLERANCE)
     if key == "attention.sliding_window" and isinstance(value, int):
-        # A window that holds the whole context hides nothing.
+        # A window of the whole context hides nothing.
         return 0 < value < fields.integer(f"{arch}.context_length")
     if key.startswith("expert") and not fields.config.get(f"{arch}.expert_count"):
         return False

@@ -1,4 +1,5 @@
-"""A checkpoint's tokenizer as GGUF metadata for llama.cpp, with tokenizer.json whole beside it."""
+"""Converts a checkpoint's tokenizer to GGUF metadata for llama.cpp, plus the whole
+tokenizer.json."""
 
 import json
 import re
@@ -51,22 +52,22 @@ from paredown.models.text.tokenizer import Tokenizer
 from paredown.shown import quoted
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
-# Below the score of every merge: a token that no merge makes is never to be made.
+# Below the score of every merge, for tokens that no merge makes.
 _NO_SCORE = -1e9
 
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFVocabulary:
-    """`notes`: what llama.cpp will do otherwise than the tokenizer."""
+    """The metadata. `notes` says where llama.cpp will differ from the tokenizer."""
 
     metadata: dict[str, Value]
     notes: tuple[str, ...] = ()
 
 
 def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
-    """Reads the vocabulary of the folder or GGUF file `path`, whose table of embeddings has
-    `vocab_size` rows. Raises CheckpointError for files that are damaged, UnsupportedError for a
-    tokenizer that llama.cpp has no like of."""
+    """Reads the vocabulary of the folder or GGUF file `path`, whose embedding has `vocab_size`
+    rows. Raises CheckpointError for damaged files, and UnsupportedError for a tokenizer that
+    llama.cpp has no equivalent of."""
     if is_gguf(path):
         stored = read_metadata(path)
         return GGUFVocabulary(
@@ -99,8 +100,8 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
 
 
 def _drop_rowless(library: dict[str, object], path: Path, vocab_size: int) -> list[str]:
-    """Takes out tokens that only files beside tokenizer.json name, and that the model has no row
-    for: a padding token, mostly. Gives a note of them."""
+    """Removes tokens that only the files beside tokenizer.json name and for which the model has no
+    row, mostly a padding token. Returns a note on them."""
     stored = read_json_object(path / "tokenizer.json", MAX_TOKENIZER_BYTES).get("added_tokens")
     own = {entry["id"] for entry in stored} if isinstance(stored, list) else set()
     added = library["added_tokens"]
@@ -114,7 +115,8 @@ def _drop_rowless(library: dict[str, object], path: Path, vocab_size: int) -> li
 
 
 def _chat_templates(templates: ChatTemplates) -> dict[str, Value]:
-    """The default one under llama.cpp's key, others by their names under keys that continue it."""
+    """Returns the default template under llama.cpp's key, and named ones under keys that extend
+    it."""
     texts = templates.texts()
     names = [name for name in texts if name != DEFAULT]
     found: dict[str, Value] = {f"{CHAT_TEMPLATE}.{name}": texts[name] for name in names}
@@ -126,7 +128,7 @@ def _chat_templates(templates: ChatTemplates) -> dict[str, Value]:
 def _tokens(
     library: Mapping[str, object], model: Mapping[str, object], vocab_size: int
 ) -> tuple[list[str], np.ndarray]:
-    """One for each row of the table of embeddings, with its type."""
+    """Returns one token for each row of the embedding, with its type."""
     vocabulary, added = model.get("vocab"), library.get("added_tokens")
     assert isinstance(vocabulary, dict), "the tokenizer's library read it"
     assert isinstance(added, list | None)
@@ -149,7 +151,7 @@ def _tokens(
 
 
 def _word_rule(library: Mapping[str, object], model: Mapping[str, object]) -> LlamaCppRule:
-    """Raises UnsupportedError for words that llama.cpp has no rule for."""
+    """Returns llama.cpp's rule for the words. Raises UnsupportedError if it has none."""
     if library.get("normalizer") not in (None, {"type": "NFC"}):
         raise _unsupported("a normalizer", library["normalizer"])
     pre = library.get("pre_tokenizer")
@@ -162,7 +164,8 @@ def _word_rule(library: Mapping[str, object], model: Mapping[str, object]) -> Ll
 
 
 def _patterns(part: object) -> list[str]:
-    """The patterns of one step of a pre-tokenizer; a pattern of no rule where it has none."""
+    """Returns the patterns of one pre-tokenizer step, or a pattern that matches no rule where it
+    has none."""
     match part:
         case {"type": "ByteLevel", "add_prefix_space": False, **rest}:
             return [GPT2_PATTERN] if rest.get("use_regex", True) else []
@@ -176,8 +179,7 @@ def _patterns(part: object) -> list[str]:
 def _sentence_piece(
     library: Mapping[str, object], model: Mapping[str, object], tokens: list[str]
 ) -> dict[str, Value]:
-    """Scores in the order of the merges: the union of two neighbours comes first as its merge
-    does."""
+    """Returns scores that follow the order of the merges: an earlier merge gets a higher score."""
     scores = dict.fromkeys(tokens, _NO_SCORE)
     for rank, merge in enumerate(_merges(model)):
         scores["".join(merge)] = max(scores["".join(merge)], -1.0 - rank)
@@ -206,7 +208,7 @@ def _has_space_prefix(library: Mapping[str, object]) -> bool:
 
 
 def _merges(model: Mapping[str, object]) -> list[list[str]]:
-    """Pairs; older files have them as texts with a space between."""
+    """Returns the merges as pairs; older files store texts with a space in between."""
     merges = model.get("merges")
     assert isinstance(merges, list), "the tokenizer's library read it"
     return [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in merges]

@@ -1,7 +1,8 @@
-"""A GGUF file's WordPiece tokenizer (`tokenizer.ggml.model` bert) as the parts of tokenizer.json.
+"""Converts a GGUF file's WordPiece tokenizer (`tokenizer.ggml.model` bert) to parts of
+tokenizer.json.
 
-A token that begins a word stands there behind SPACE, one that goes on stands as it is; the library
-has it the other way round, with a mark before those that go on.
+In the file, SPACE marks tokens that begin a word; tokens that continue one are plain. The library
+does the opposite and marks those that continue.
 """
 
 from collections.abc import Sequence
@@ -14,14 +15,14 @@ _GOES_ON = "##"
 _LOWERCASE, _STRIP_ACCENTS = (
     f"tokenizer.ggml.normalizer.{name}" for name in ("lowercase", "strip_accents")
 )
-# No word is too long: the others would be unknown as a whole.
+# Large enough for any word: longer ones would become unknown as a whole.
 _MAX_WORD_CHARACTERS = 1 << 20
 
 
 def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str, object]:
-    """`unknown` is the token of a word that cannot be put together."""
+    """Returns the parts. `unknown` is the token for words that cannot be put together."""
     vocabulary = {_library_token(token): place for place, token in enumerate(tokens)}
-    # Of whatever form it is, no word has this token among its pieces.
+    # Whatever its form, this token is never a piece of a word.
     vocabulary[unknown] = vocabulary.pop(_library_token(unknown))
     is_lower = fields.flag(_LOWERCASE, True)
     strips = fields.flag(_STRIP_ACCENTS, is_lower)
@@ -35,8 +36,8 @@ def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str,
         }
     ]
     if strips:
-        # llama.cpp strips all marks, those with a width of their own too, and keeps the first
-        # letter of what it takes apart: of the syllables of Hangul that is their lead.
+        # llama.cpp strips all marks, also those with a width of their own. Of a decomposed letter
+        # it keeps only the first part; for a Hangul syllable that is its lead.
         stripped = {"Regex": r"[\p{M}\x{1161}-\x{1175}\x{11A8}-\x{11C2}]"}
         normalizers.append({"type": "Replace", "pattern": stripped, "content": ""})
     return {

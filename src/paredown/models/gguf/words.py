@@ -13,9 +13,9 @@ _REST = rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}"
 _DIGIT = r"\p{N}"
 _DIGITS = r"\p{N}+"
 _UP_TO_THREE_DIGITS = r"\p{N}{1,3}"
-# From the right, so that a number begins with one, two or three.
+# Counted from the right, so the first group of a number has one, two or three digits.
 _THREES_FROM_THE_RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
-# What ByteLevel does by itself.
+# The default pattern of ByteLevel.
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 DIGIT_PATTERN = _DIGIT
 _LLAMA3_PATTERN = rf"{_ENDINGS}|{_LETTERS}|{_UP_TO_THREE_DIGITS}|{_REST}"
@@ -24,12 +24,12 @@ _QWEN35_PATTERN = (
     rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|{_DIGIT}"
     rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
 )
-# Of the models that come with the package: numbers with the space before them.
+# The models in the package split numbers with the space before them.
 _PAREDOWN_PATTERN = rf"'(?:[sdmt]|ll|ve|re)(?!\p{{L}})| ?\p{{L}}+| ?\p{{N}}{{1,3}}|{_REST}"
 
 
 def _cased_words(upper: str, lower: str, endings: str, digits: str) -> str:
-    """Words that begin a new one at a capital letter (o200k, Tekken)."""
+    """Returns a pattern for words that start anew at a capital letter (o200k, Tekken)."""
     start = r"[^\r\n\p{L}\p{N}]?"
     return (
         f"{start}{upper}*{lower}+{endings}|{start}{upper}+{lower}*{endings}"
@@ -37,7 +37,7 @@ def _cased_words(upper: str, lower: str, endings: str, digits: str) -> str:
     )
 
 
-# Letters by what ASCII says of their case: the others may stand for both.
+# Letters by their ASCII case; non-ASCII letters match both.
 _UPPER, _LOWER = r"(?:(?=\p{L})[^a-z])", r"(?:(?=\p{L})[^A-Z])"
 _MARKED_UPPER, _MARKED_LOWER = r"(?:(?=[\p{L}\p{M}])[^a-z])", r"(?:(?=[\p{L}\p{M}])[^A-Z])"
 _CASED, _UNCASED = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
@@ -55,8 +55,8 @@ _PUNCTUATED_WORDS = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
     r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+"
 )
-# Where one branch of these reads a word and fails, another takes that word: the time is linear in
-# the text, though no branch says so by itself (models/text/linear_pattern.py).
+# Linear although no single branch shows it: where one branch reads a word and fails, another takes
+# that word (models/text/linear_pattern.py).
 LINEAR_WORDS = frozenset(
     {
         _EXAONE_PATTERN,
@@ -80,7 +80,7 @@ _ASIAN = (
     r"\x{1000}-\x{109F}\x{AA60}-\x{AA7F}\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+"
 )
 _DEEPSEEK3 = (_UP_TO_THREE_DIGITS, _CHINESE_AND_KANA, rf"{_PUNCTUATED_WORDS}[\r\n]*|{_SPACES}")
-# The letters that have a case, as DeepSeek lists them.
+# Letters that have a case, as DeepSeek lists them.
 _CASED_LETTERS = (
     r"A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}"
     r"\x{295}-\x{2AF}\x{370}-\x{373}\x{376}\x{377}\x{37B}-\x{37D}\x{37F}\x{386}\x{388}-\x{38A}"
@@ -139,7 +139,8 @@ class WordRule:
 
 @dataclass(frozen=True, kw_only=True)
 class LlamaCppRule:
-    """What llama.cpp is told of a tokenizer; `difference` where its words are not the same."""
+    """The words of a tokenizer in llama.cpp's terms. `difference` says where they are not the
+    same."""
 
     pre: str
     difference: str | None = None
@@ -264,7 +265,7 @@ WORD_RULES: Mapping[str, WordRule] = {
     ),
     "laguna": WordRule(patterns=(r"[^\n]+|[\n]+", _QWEN2_PATTERN)),
 }  # fmt: skip
-# By (patterns, whether merges are ignored).
+# Keys are (patterns, whether merges are ignored).
 LLAMA_CPP_RULES: Mapping[tuple[tuple[str, ...], bool], LlamaCppRule] = {
     ((GPT2_PATTERN,), False): LlamaCppRule(pre="gpt-2"),
     ((_DIGIT, GPT2_PATTERN), False): LlamaCppRule(pre="smollm"),

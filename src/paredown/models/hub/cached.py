@@ -1,4 +1,4 @@
-"""The files of a model in the hub's cache, found without asking the hub."""
+"""Finds a model's files in the hub's cache without asking the hub."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -14,7 +14,8 @@ _MAX_REF_BYTES = 1000
 
 
 def cached_commit(folder: Path, name: HubName) -> str | None:
-    """The commit that a revision was when it was last asked for; a commit is itself."""
+    """Returns the commit that the revision named when it was last looked up; a commit names
+    itself."""
     if COMMIT.fullmatch(name.wanted_revision):
         return name.wanted_revision
     try:
@@ -26,8 +27,8 @@ def cached_commit(folder: Path, name: HubName) -> str | None:
 
 
 def cached_model(folder: Path, commit: str, name: HubName) -> Path | None:
-    """The folder or GGUF file of a commit where all its weights are there. They come last, so the
-    small files are there too."""
+    """Returns the folder or GGUF file of a commit if all its weights are there. Weights are
+    downloaded last, so the small files are there too."""
     snapshot = folder / SNAPSHOTS / commit
     if (snapshot / CONFIG_NAME).is_file() and name.file is None:
         return snapshot if _has_weights(snapshot) else None

@@ -1,8 +1,8 @@
-"""One file of a repository into the hub's cache: what is there is whole, and what the hub
+"""Downloads one file of a repository into the hub's cache, where a file is complete and as
 announced.
 
-Bytes come into `blobs/DIGEST.paredown-part`, where a later try goes on, and get their name when
-their digest was found to be right.
+Bytes are collected in `blobs/DIGEST.paredown-part`, which a later try resumes. The file gets its
+name once its digest is verified.
 """
 
 import errno
@@ -33,7 +33,7 @@ _GIT_DIGITS = 40
 
 
 def is_cached(folder: Path, commit: str, file: RemoteFile) -> bool:
-    """Whether the repository's cache folder has the file, by its size."""
+    """Returns whether the repository's cache folder has the file, by its size."""
     try:
         return _pointer(folder, commit, file).stat().st_size == file.num_bytes
     except OSError:
@@ -41,13 +41,13 @@ def is_cached(folder: Path, commit: str, file: RemoteFile) -> bool:
 
 
 def part_path(folder: Path, file: RemoteFile) -> Path:
-    """Where the bytes lie that came so far."""
+    """Returns the path of the bytes received so far."""
     return folder / "blobs" / f"{file.digest}{PART_SUFFIX}"
 
 
 def download(name: HubName, folder: Path, commit: str, file: RemoteFile) -> None:
-    """Puts the file into the repository's cache folder. Raises HubError; a later call goes on where
-    this one ended."""
+    """Downloads the file into the repository's cache folder. Raises HubError; a later call
+    resumes."""
     with telling(name, file.name):
         blob = folder / "blobs" / file.digest
         blob.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def _fetch(name: HubName, folder: Path, commit: str, file: RemoteFile) -> None:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     part_file, blob = part_path(folder, file), folder / "blobs" / file.digest
     with _open_part(part_file) as part:
-        # Another process may be fetching the same file: wait for it.
+        # Wait for another process that may be fetching the same file.
         fcntl.flock(part, fcntl.LOCK_EX)
         if blob.exists() and blob.stat().st_size == file.num_bytes:
             part_file.unlink(missing_ok=True)
@@ -89,8 +89,8 @@ def _fetch(name: HubName, folder: Path, commit: str, file: RemoteFile) -> None:
 
 
 def _open_part(path: Path) -> BinaryIO:
-    """A new file, or what an earlier try of this user left: it is not followed where it is a link,
-    and nobody else has it under another name. Raises HubError for anything else, and OSError."""
+    """Opens a new file, or what an earlier try of this user left. It follows no links and takes no
+    file with a second name. Raises HubError for anything else, and OSError."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, SHARED)
@@ -114,8 +114,8 @@ def _strange(path: Path, seen: str) -> HubError:
 
 
 def _receive(url: str, part: BinaryIO, headers: Mapping[str, str], file: RemoteFile) -> bool:
-    """Completes the part, and returns whether something of it was there. `http_get` goes on after
-    a broken connection, and checks the number of bytes."""
+    """Completes the part and returns whether it resumed an earlier try. `http_get` resumes after a
+    broken connection and checks the number of bytes."""
     start = part.seek(0, os.SEEK_END)
     if start > file.num_bytes:
         start = part.truncate(0)

@@ -1,4 +1,4 @@
-"""Errors of the hub and of the network, as a user is told of them."""
+"""Turns errors of the hub and of the network into messages for the user."""
 
 import errno
 from collections.abc import Iterator
@@ -23,12 +23,13 @@ _LOGIN = "set HF_TOKEN or run `hf auth login`"
 
 
 class HubAwayError(HubError):
-    """The hub gives no answer, or none of its own: what is cached may be used in its place."""
+    """The hub does not answer, or something else answers for it. The cached model may be used
+    instead."""
 
 
 @contextmanager
 def telling(name: HubName, file: str | None = None) -> Iterator[None]:
-    """Raises HubError, with the repository and the file, for what goes wrong within."""
+    """Turns any failure inside into a HubError that names the repository and the file."""
     try:
         yield
     except HubError:
@@ -103,7 +104,7 @@ def _disk_or_size(error: OSError, name: HubName, file: str | None) -> HubError:
 
 
 def disk_full(place: str, seen: str) -> HubError:
-    """The error for a cache that has no room for more."""
+    """Returns the error for a cache without enough room."""
     return HubError(
         f"{place} does not fit on the disk of the cache",
         seen=seen,

@@ -1,7 +1,7 @@
 """fetch_model: a model of the Hugging Face hub as a folder or a GGUF file of the hub's cache.
 
-A commit that is cached needs no network. For a branch or a tag the hub is asked which commit it is;
-where it is away, the commit that is cached is taken and told. With HF_HUB_OFFLINE nothing is asked.
+A cached commit needs no network. For a branch or a tag, the hub is asked for its commit; if it is
+away, the cached commit is used and reported. With HF_HUB_OFFLINE nothing is asked.
 """
 
 import logging
@@ -28,7 +28,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 def fetch_model(name: HubName) -> Path:
-    """Downloads what is missing and returns where the model lies. Raises HubError."""
+    """Downloads what is missing and returns the model's path. Raises HubError."""
     folder = repository_folder(Path(constants.HF_HUB_CACHE), name.repository)
     commit = cached_commit(folder, name)
     cached = None if commit is None else cached_model(folder, commit, name)
@@ -76,7 +76,8 @@ def _fetch(name: HubName, folder: Path, listing: Listing) -> Path:
 
 
 def _is_folder(listing: Listing) -> bool:
-    """A repository of GGUF files often has a config.json beside them."""
+    """Returns whether to load a folder. A repository of GGUF files often has a config.json as
+    well."""
     has_safetensors = any(name.endswith(".safetensors") for name in listing.files)
     has_gguf = any(name.lower().endswith(".gguf") for name in listing.files)
     return has_safetensors or not has_gguf
@@ -99,7 +100,7 @@ def _download(name: HubName, folder: Path, listing: Listing, wanted: Sequence[st
 
 
 def _check_room(name: HubName, folder: Path, missing: Sequence[RemoteFile]) -> None:
-    """Before anything is fetched, for files that may be there in part."""
+    """Checks the free space before the download; files may already be there in part."""
     place = next(one for one in (folder, *folder.parents) if one.exists())
     parts = (part_path(folder, file) for file in missing)
     needed = sum(file.num_bytes for file in missing)
@@ -123,7 +124,7 @@ def _offline(name: HubName, cached: Path | None) -> Path:
 
 
 def _keep_commit(folder: Path, name: HubName, commit: str) -> None:
-    """Writes down the commit of the revision, where other tools look for it."""
+    """Records the commit of the revision where other tools look for it."""
     if COMMIT.fullmatch(name.wanted_revision):
         return
     ref = folder / "refs" / name.wanted_revision

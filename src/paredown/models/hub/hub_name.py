@@ -1,4 +1,4 @@
-"""HubName: a model as people name it on the Hugging Face hub."""
+"""HubName: a model's name on the Hugging Face hub."""
 
 import re
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ class HubName:
 
     @classmethod
     def parse(cls, text: str) -> "HubName | None":
-        """Takes a name apart; None for a text that can only be a path."""
+        """Parses a name; returns None for a text that can only be a path."""
         match = _NAME.fullmatch(text)
         if match is None:
             return None
         repository, file = match["repository"], match["file"]
         is_long = len(repository) > _LONGEST_REPOSITORY
-        # The hub has no such names, and a cache folder would be ambiguous.
+        # The hub has no such names, and they would make a cache folder ambiguous.
         is_odd = ".." in repository or "--" in repository or repository.endswith((".git", "-", "."))
         is_path = file is None and repository.lower().endswith((".gguf", ".json"))
         climbs = any(part in ("", ".", "..") for part in re.split("/", file or "x"))

@@ -11,7 +11,8 @@ _PREFIX = "models--"
 
 @dataclass(frozen=True, kw_only=True)
 class HubSource:
-    """`file` is the GGUF file within the repository; None for a folder."""
+    """The origin of a checkpoint. `file` is the GGUF file within the repository; None for a
+    folder."""
 
     repository: str
     commit: str
@@ -19,7 +20,8 @@ class HubSource:
 
     @classmethod
     def of(cls, path: Path) -> "HubSource | None":
-        """Reads it off the path of a folder or a file in the cache; None for any other path."""
+        """Reads the source from the path of a cached folder or file; returns None for any other
+        path."""
         parts = path.absolute().parts
         for index in range(len(parts) - 2):
             folder, snapshots, commit = parts[index : index + 3]
@@ -34,19 +36,19 @@ class HubSource:
         return None
 
     def as_json(self) -> dict[str, object]:
-        """For a proof; `file` only where there is one."""
+        """Returns the entry for a proof; it has `file` only for a GGUF file."""
         file = {} if self.file is None else {"file": self.file}
         return {"repository": self.repository, "commit": self.commit, **file}
 
 
 def repository_folder(cache: Path, repository: str) -> Path:
-    """Where the cache keeps a repository."""
+    """Returns the cache folder of a repository."""
     return cache / f"{_PREFIX}{repository.replace('/', '--')}"
 
 
 def model_name(path: Path) -> str:
-    """The name that people know the checkpoint by: its folder or file, and the repository's name
-    where a folder's own is a commit."""
+    """Returns the name by which people know the checkpoint: that of its folder or file, or the
+    repository's where the folder's own is a commit."""
     source = HubSource.of(path)
     if source is None:
         return path.resolve().name

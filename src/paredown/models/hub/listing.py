@@ -17,8 +17,8 @@ _TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """`digest` names its bytes: SHA-256 of large files (64 digits), git's SHA-1 of others (40).
-    The cache keeps the bytes under this name."""
+    """One file. `digest` is the SHA-256 of large files (64 digits) or git's SHA-1 of others (40).
+    The cache stores the file under this name."""
 
     name: str
     num_bytes: int
@@ -27,14 +27,14 @@ class RemoteFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The files of a commit, by name."""
+    """The files of one commit, by name."""
 
     commit: str
     files: Mapping[str, RemoteFile]
 
 
 def list_files(name: HubName) -> Listing:
-    """Asks the hub which commit a revision is, and for its files. Raises HubError."""
+    """Asks the hub for the commit of a revision and its files. Raises HubError."""
     with telling(name):
         api = HfApi(endpoint=constants.ENDPOINT, library_name="paredown")
         info = api.model_info(

@@ -1,4 +1,4 @@
-"""Which files of a repository a checkpoint consists of."""
+"""Selects the files of a repository that a checkpoint needs."""
 
 import re
 from collections.abc import Collection
@@ -10,22 +10,23 @@ from paredown.models.files.shards import INDEX_NAME, SINGLE_NAME
 from paredown.models.hub.hub_name import HubName
 
 CONFIG_NAME = "config.json"
-# Everything small that a folder may say about the model; weights are named one by one.
+# Matches every small file that describes the model. Weights are selected one by one.
 _SMALL = re.compile(r"[^/]+\.(json|jinja|txt|model)|additional_chat_templates/[^/]+\.jinja")
 _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
-# Weights of pictures and sound beside those of the language model.
+# The mark of weights for pictures and sound, beside the language model's.
 _PROJECTOR = "mmproj"
 _SHOWN = 12
 
 
 def small_files(names: Collection[str]) -> list[str]:
-    """Config, tokenizer, templates, proofs and licences; never code, pictures or other weights."""
+    """Returns config, tokenizer, templates, proofs and licences; never code, pictures or other
+    weights."""
     return sorted(name for name in names if _SMALL.fullmatch(name))
 
 
 def weight_files(name: HubName, names: Collection[str], folder: Path) -> list[str]:
-    """The safetensors files as `models/files/shards.py` reads them; the index must be in `folder`
-    where there is one. Raises HubError for a repository that has none."""
+    """Returns the safetensors files that `models/files/shards.py` would read. An index, if any,
+    must already be in `folder`. Raises HubError for a repository without any."""
     if SINGLE_NAME in names:
         return [SINGLE_NAME]
     if INDEX_NAME in names:
@@ -38,7 +39,8 @@ def weight_files(name: HubName, names: Collection[str], folder: Path) -> list[st
 
 
 def shards(index: Path) -> list[str]:
-    """The names in an index file; none for one that is damaged, which opening the folder tells."""
+    """Returns the file names in an index; none for a damaged one, which is reported when the folder
+    is opened."""
     try:
         weight_map = read_json_object(index, MAX_TABLE_BYTES).get("weight_map")
     except CheckpointError:
@@ -49,8 +51,9 @@ def shards(index: Path) -> list[str]:
 
 
 def gguf_files(name: HubName, names: Collection[str]) -> list[str]:
-    """The file that the name asks for, all parts of it where it is split, the first part first.
-    Part of a file's name does where it fits one file only. Raises HubError for none and several."""
+    """Returns the GGUF file that the name asks for; a split one as all its parts, the first one
+    first. A part of a file name is enough where it fits only one file. Raises HubError for none or
+    several."""
     files = [one for one in names if one.lower().endswith(".gguf")]
     wanted = name.file
     found = [one for one in files if one == wanted]
@@ -73,7 +76,7 @@ def gguf_files(name: HubName, names: Collection[str]) -> list[str]:
 
 
 def _has_tag(file: str, tag: str) -> bool:
-    """Whether `tag` stands in the file's name, between marks: Q4_K is not in Q4_K_M."""
+    """Returns whether `tag` is a whole word of the file's name: Q4_K is not in Q4_K_M."""
     pattern = rf"(?<![A-Za-z0-9_]){re.escape(tag)}(?![A-Za-z0-9_])"
     return re.search(pattern, file.rsplit("/", 1)[-1], re.IGNORECASE) is not None
 

@@ -1,7 +1,7 @@
 """Chat templates: Jinja in a sandbox, with the settings and names that Transformers gives them.
 
-A template is a program that came with a model. `compile_template` runs nothing of it; rendering is
-for a process that can be stopped (models/text/confined_process.py).
+A template is a program that came with a model. `compile_template` runs none of it; rendering
+belongs in a process that can be stopped (models/text/confined_process.py).
 """
 
 import json
@@ -19,8 +19,8 @@ from jinja2.utils import Namespace
 
 
 def compile_template(source: object) -> jinja2.Template:
-    """Compiles a template from a checkpoint, which is not trusted. Raises jinja2.TemplateError, or
-    TypeError for what is not a text."""
+    """Compiles an untrusted template from a checkpoint. Raises jinja2.TemplateError, or TypeError
+    for anything but a text."""
     if not isinstance(source, str):
         raise TypeError(f"expected a text, not {type(source).__name__}")
     environment = TemplateEnvironment(
@@ -37,9 +37,8 @@ def compile_template(source: object) -> jinja2.Template:
 
 
 class UnfoldedCode(CodeGenerator):
-    """Writes the code of a template without computing any of it: `{{ 9 ** (9 ** 9) }}` costs
-    nothing until it is rendered. Jinja folds constants in what is written out even where its
-    optimizer is off."""
+    """Generates a template's code without evaluating any of it, so that `{{ 9 ** (9 ** 9) }}` costs
+    nothing until it is rendered. Jinja folds constants in output even with its optimizer off."""
 
     def _output_child_to_const(
         self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
@@ -58,14 +57,14 @@ class UnfoldedCode(CodeGenerator):
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja's own sandbox, with code that is not folded."""
+    """Jinja's sandbox without constant folding."""
 
     code_generator_class = UnfoldedCode
 
 
 class GenerationTag(Extension):
-    """`{% generation %}` marks what the model has said, for those who train on it. Its body is
-    written as it stands; what is set in it is not seen behind it."""
+    """Supports `{% generation %}`, which marks the model's own words for training. Its body is
+    rendered as it stands; variables set inside are not visible after it."""
 
     tags = {"generation"}  # noqa: RUF012  # jinja2 asks for a set here
 
@@ -81,8 +80,8 @@ class GenerationTag(Extension):
 
 
 class TemplateNamespace(Namespace):
-    """`namespace(...)` whose attributes do not begin with an underscore: what Python itself looks
-    up there would lead out of the sandbox."""
+    """A `namespace(...)` without attributes that begin with an underscore. Python itself would look
+    these up, which leads out of the sandbox."""
 
     def __init__(*args: object, **named: object) -> None:  # `self` is a name that templates may use
         self, *rest = args
@@ -113,7 +112,8 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own filter escapes HTML, which a prompt must not have."""
+    """Serializes to JSON without escaping HTML, which Jinja's own filter does and a prompt must not
+    have."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

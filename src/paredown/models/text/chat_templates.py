@@ -1,10 +1,10 @@
 """ChatTemplates: the chat templates of a checkpoint by their names.
 
-A checkpoint has one template, or several that are chosen by what a chat needs. Nothing here fails
-before a chat is asked for: a model whose template is damaged still goes on with plain text.
+A checkpoint has one template, or several for different kinds of chat. Nothing fails here before a
+chat is requested: a model with a damaged template still completes plain text.
 
-A template is a program of whoever made the model. It runs in a process of its own, with a bound on
-its time, its memory and its output (models/text/confined_process.py).
+A template is a program by whoever made the model. It runs in its own process, with limits on time,
+memory and output (models/text/confined_process.py).
 """
 
 import json
@@ -26,20 +26,20 @@ from paredown.models.text.template_answer import AnswerKind, read_answer
 from paredown.units import MEBI
 
 DEFAULT = "default"
-# Chosen in place of the default one where tools are given.
+# The template that replaces the default one where tools are given.
 TOOL_USE = "tool_use"
 TEMPLATE_FILE = "chat_template.jinja"
-# Has the other templates of a folder, each as NAME.jinja.
+# The folder of further templates, each as NAME.jinja.
 TEMPLATE_FOLDER = "additional_chat_templates"
 _MAX_TEMPLATE_BYTES = 1 << 20
-# What the reasoning of a message is called; the first is what templates read.
+# Names for a message's reasoning; templates read the first one.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
-# The longest known has 0.03 million.
+# The longest known template has 0.03 million.
 MAX_TEMPLATE_CHARS = 1_000_000
 MAX_TEMPLATES = 64
-# A chat of 4,096 messages takes 0.06 s, one of 2 MB with its tools in JSON 0.1 s.
+# A chat of 4,096 messages takes 0.06 s, and one of 2 MB with JSON tools 0.1 s.
 MAX_RENDER_CPU_S = 0.5
-# What a template may make of a chat: so much, and so many times what it was given.
+# A rendered chat may have this many characters, plus this many times those of its input.
 MAX_ADDED_CHARS = MEBI
 MAX_GROWTH = 4
 _CONFINEMENT = Confinement(
@@ -51,9 +51,9 @@ Message = Mapping[str, object]
 
 
 class ChatTemplates:
-    """`source` is what tokenizer_config.json has as `chat_template`: a text, or for several a list
-    of {"name", "template"} or an object of texts by their names. An Exception says why it could not
-    be read. None is no template. `where` names the file for messages."""
+    """The templates of one checkpoint. `source` is `chat_template` of tokenizer_config.json: a
+    text, or several as a list of {"name", "template"} or an object of texts by name. An Exception
+    says why it could not be read; None means no template. `where` names the file in messages."""
 
     def __init__(self, source: object, where: str) -> None:
         self._source = source
@@ -62,8 +62,8 @@ class ChatTemplates:
 
     @classmethod
     def of_folder(cls, folder: Path, config: Mapping[str, object]) -> "ChatTemplates":
-        """From the folder's template files; where it has none, from its tokenizer_config.json,
-        which is `config`."""
+        """Reads the folder's template files, or else its tokenizer_config.json, given as
+        `config`."""
         files = {DEFAULT: folder / TEMPLATE_FILE}
         others = sorted((folder / TEMPLATE_FOLDER).glob("*.jinja"))
         files |= {path.name.removesuffix(".jinja"): path for path in others}
@@ -79,8 +79,8 @@ class ChatTemplates:
         return self._source is not None
 
     def texts(self) -> dict[str, str]:
-        """The templates by their names; a single one is the default. Raises CheckpointError for
-        what is no template."""
+        """Returns the templates by name; a single one is the default. Raises CheckpointError for an
+        invalid template."""
         source = self._source
         if source is None:
             return {}
@@ -110,9 +110,9 @@ class ChatTemplates:
         tools: Sequence[Mapping[str, object]] | None,
         special_tokens: Mapping[str, str],
     ) -> str:
-        """The conversation up to where its answer starts, as Transformers renders it. Raises
-        RequestError where there is no template for it, the template refuses it or comes to a limit,
-        CheckpointError for a damaged template."""
+        """Returns the conversation up to where its answer starts, as Transformers renders it.
+        Raises RequestError where no template fits, or the template refuses the chat or reaches a
+        limit, and CheckpointError for a damaged template."""
         name = self._name(has_tools=tools is not None)
         if not messages:
             raise RequestError(
@@ -135,7 +135,7 @@ class ChatTemplates:
         raise _refused(text)
 
     def start(self) -> None:
-        """Starts what renders, for who will have a first chat rendered; it does not wait."""
+        """Starts the rendering process ahead of the first chat, without waiting for it."""
         if self and self._process is None:
             try:
                 self._process = self._make_process()
@@ -169,7 +169,7 @@ class ChatTemplates:
         return ConfinedProcess(_CONFINEMENT, json.dumps(self.texts()).encode())
 
     def _name(self, *, has_tools: bool) -> str:
-        """The template that is asked for."""
+        """Returns the name of the template to use."""
         texts = self.texts()
         if not texts:
             raise RequestError(
@@ -213,7 +213,8 @@ def _over_limit(limit: str) -> RequestError:
 
 
 def _plain(value: object) -> object:
-    """What JSON has no word for, as something that it has."""
+    """Converts mappings and sequences to types that JSON can write. Raises TypeError for any other
+    value."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence):
@@ -230,8 +231,8 @@ def _read(path: Path, folder: Path) -> str | Exception:
 
 
 def _as_templates_read(message: Message) -> Message:
-    """Without fields that are null, which templates would write out as None, and with reasoning
-    under the names that templates read."""
+    """Drops null fields, which templates would print as None, and stores reasoning under the names
+    that templates read."""
     message = {name: value for name, value in message.items() if value is not None}
     reasoning = next((message[name] for name in _REASONING if name in message), None)
     if reasoning is None:

@@ -1,4 +1,4 @@
-"""Spaces that some tokenizers drop before punctuation and English contractions when they decode."""
+"""Removes the spaces that some tokenizers drop before punctuation and English contractions."""
 
 import re
 
@@ -14,26 +14,26 @@ _PAIRS = (
     (" 've", "'ve"),
     (" 're", "'re"),
 )
-# A space before which no match is under way: each begins with a space, and a further one stands in
-# it only beside an apostrophe, or is gone by an earlier pair.
+# A space where no match is in progress. Each match begins with a space; another space occurs in it
+# only beside an apostrophe, or was removed by an earlier pair.
 _BORDER = re.compile(r"[^ '](?= [^ '])")
 
 
 def clean_up(text: str) -> str:
-    """The text as Transformers' `clean_up_tokenization` gives it."""
+    """Returns the text as Transformers' `clean_up_tokenization` would."""
     for spaced, joined in _PAIRS:
         text = text.replace(spaced, joined)
     return text
 
 
 class TextCleaner:
-    """Does the same to a text that comes in pieces: what may yet change is held back."""
+    """Does the same for a text that arrives in pieces, and holds back what may still change."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def push(self, text: str) -> str:
-        """Gives out what of the text so far is certain."""
+        """Returns the part of the text that is now certain."""
         self._held += text
         borders = [found.end() for found in _BORDER.finditer(self._held)]
         end = borders[-1] if borders else 0
@@ -41,6 +41,6 @@ class TextCleaner:
         return clean_up(done)
 
     def flush(self) -> str:
-        """Gives out what was held back, at the end of the text."""
+        """Returns what was held back, at the end of the text."""
         held, self._held = self._held, ""
         return clean_up(held)

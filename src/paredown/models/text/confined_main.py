@@ -1,9 +1,9 @@
-"""The program of a ConfinedProcess: it answers requests, one after the other, under the limits that
-it was started with.
+"""The program of a ConfinedProcess. It answers one request after another under the limits that it
+was started with.
 
-A frame to it is a head (length in bytes, processor time in seconds) and a payload. A frame from it
-is a head (length, how it went) and a payload. Nothing but bytes and JSON crosses: what a template
-or a tokenizer makes of this process cannot be more than a wrong answer.
+A request frame is a header (length in bytes, processor seconds) and a payload. A reply frame is a
+header (length, outcome) and a payload. Only bytes and JSON cross, so the worst that a template or
+tokenizer can do to us is a wrong answer.
 """
 
 import importlib
@@ -22,8 +22,8 @@ Handler = Callable[[bytes], bytes]
 
 
 def main() -> None:
-    """`argv`: module:function, which makes the handler from the first payload, and bytes of
-    memory."""
+    """Runs the program. `argv` holds module:function, which makes the handler from the first
+    payload, and the memory limit in bytes."""
     target, max_memory_bytes = sys.argv[1:3]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # A service manager stops all processes of a server at once, and that one still has answers to
@@ -36,7 +36,7 @@ def main() -> None:
     handler: Handler | None = None
     while (request := _read_request()) is not None:
         payload, cpu_s = request
-        # It ends the process, whatever that is doing.
+        # The signal ends the process, whatever it is doing.
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
         if handler is None:
             how, reply, handler = DONE, b"", make_handler(payload)
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _limit_memory(max_bytes: int) -> None:
-    """Whoever started the parent may have set a lower limit."""
+    """Sets the limit unless whoever started the parent has set a lower one."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
         max_bytes = min(max_bytes, hard)
@@ -66,7 +66,7 @@ def _answer(handler: Handler, payload: bytes) -> tuple[bytes, bytes]:
 
 
 def _read_request() -> tuple[bytes, float] | None:
-    """The next one; None where the parent has closed the door, or has gone."""
+    """Returns the next request; None when the parent has closed the pipe or is gone."""
     head = _read(REQUEST_HEAD.size)
     if head is None:
         return None

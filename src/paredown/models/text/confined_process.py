@@ -1,9 +1,9 @@
-"""ConfinedProcess: where a program that came with a model runs, so that it can be stopped.
+"""ConfinedProcess: runs a program that came with a model, so that it can be stopped.
 
-A chat template is a program, and so is a tokenizer with regular expressions of its own. A thread
-that runs one cannot be stopped, and it keeps Python's lock from all others. This process can be:
-the kernel ends it when its processor time or its memory is used up, and another takes its place.
-A request there and back takes 0.07 ms, one of 30 KB 0.3 ms.
+Chat templates are programs, and so are tokenizers with their own regular expressions. A thread that
+runs one cannot be stopped and may hold the GIL. This process can: the kernel ends it when it
+exceeds its processor time or memory, and a new one takes its place. A round trip takes 0.07 ms, or
+0.3 ms with 30 KB.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ from paredown.models.text.confined_main import (
 from paredown.units import MEBI, format_bytes
 
 _START = "from paredown.models.text.confined_main import main; main()"
-# The parent may import from elsewhere than a fresh interpreter does.
+# The parent's import paths may differ from those of a fresh interpreter.
 _FIND = "import sys, json; sys.path += [x for x in json.loads(sys.argv[3]) if x not in sys.path]; "
-# What an interpreter needs to start, and what dates are told by; no keys and no tokens.
+# What an interpreter needs to start, plus the time zone; no keys and no tokens.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME", "TZ", "LANG")
-# How long a process may wait for a processor, for each second that it may use one.
+# Wall time allowed per second of processor time.
 _WALL_PER_CPU = 20.0
 _START_WALL_S = 30.0
-# The requests that failed last are not tried again so soon: they would stop others again.
+# Recent failed requests are not retried soon, since they would delay others again.
 _MAX_FAILED, _FAILED_FOR_S = 256, 60.0
 _LOW_PRIORITY = 10
 # What a person or a system short of memory ends processes with.
@@ -43,7 +43,7 @@ _FROM_OUTSIDE = tuple(-one for one in (signal.SIGKILL, signal.SIGTERM, signal.SI
 
 
 class LimitError(Exception):
-    """A program of the model came to a limit; the text says to which."""
+    """A program of the model reached a limit, which the text names."""
 
 
 class ProgramError(Exception):
@@ -59,7 +59,7 @@ class NotStartedError(ProgramError):
 
 
 class NoProcessError(CapacityError):
-    """What the user is told where no process could be started for `what`."""
+    """No process could be started for `what`; this is the error that the user sees."""
 
     def __init__(self, what: str, error: NotStartedError) -> None:
         super().__init__(
@@ -88,8 +88,8 @@ class Confinement:
 
 
 class ConfinedProcess:
-    """One process, started when it is first asked, and again after it was ended. Threads wait for
-    one another. `setup` is its first payload."""
+    """One process, started on first use and again after it was ended. Threads take turns. `setup`
+    is its first payload."""
 
     def __init__(self, confinement: Confinement, setup: bytes) -> None:
         self._confinement = confinement
@@ -97,21 +97,22 @@ class ConfinedProcess:
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[..., ConfinedProcess] | None = None
-        # Processes that are forked from this one have pipes in common with it.
+        # Forked copies of this process share its pipes, so only the owner may use them.
         self._owner = 0
         self._is_ready = False
         self._gives_way = False
-        # Why requests failed, by their digests, and until when that is remembered.
+        # By digest: why a request failed, and until when that is remembered.
         self._failed: dict[bytes, tuple[float, LimitError | ProgramError]] = {}
 
     def start(self) -> None:
-        """Starts it without waiting until it is ready. Raises ProgramError."""
+        """Starts the process without waiting until it is ready. Raises ProgramError."""
         with self._turn:
             self._ensure()
 
     def ask(self, request: bytes, *, cpu_s: float) -> bytes:
-        """Its answer. Raises LimitError, after which the process is another one, or ProgramError
-        for what the program raised. A request that failed a moment ago fails at once."""
+        """Returns the program's answer. Raises LimitError, after which a new process is used, or
+        ProgramError for an error of the program. A request that failed a moment ago fails at once.
+        """
         with self._turn:
             if self._failed:
                 self._check_failed(request)
@@ -130,7 +131,7 @@ class ConfinedProcess:
         try:
             how, reply = self._exchange(process, request, cpu_s)
         except BaseException:
-            # An answer that nobody read must not pass for that of the next request.
+            # An answer that nobody read must not be taken for the next request's.
             self._stop()
             raise
         if how == DONE:
@@ -186,7 +187,7 @@ class ConfinedProcess:
             stderr=subprocess.DEVNULL,
             bufsize=0,
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-            # Ctrl-C in a terminal is for who asked, not for this one.
+            # Ctrl-C in a terminal is meant for the parent, not for this process.
             start_new_session=True,
         )
 
@@ -238,7 +239,7 @@ class ConfinedProcess:
         return bytes(data)
 
     def _wait(self, process: subprocess.Popen[bytes], door: select.poll) -> None:
-        """Waits as long as patience lasts, then has the process give way."""
+        """Waits as long as patience lasts, then lowers the process's priority."""
         patience_s = self._confinement.patience_s
         if patience_s is None or self._gives_way or not self._is_ready:
             return
@@ -247,7 +248,7 @@ class ConfinedProcess:
             os.setpriority(os.PRIO_PROCESS, process.pid, _LOW_PRIORITY)
 
     def _ended(self, process: subprocess.Popen[bytes], cpu_s: float) -> Exception:
-        """Why it closed its door."""
+        """Returns why the process closed its pipe."""
         code = process.wait()
         if code == -signal.SIGPROF:
             return LimitError(f"it takes more than {cpu_s:.3g} s of processor time")

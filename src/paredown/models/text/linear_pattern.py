@@ -1,8 +1,8 @@
-r"""Whether a regular expression of a tokenizer takes a time that is linear in the text.
+r"""Decides whether a tokenizer's regular expression takes time linear in the text.
 
-Oniguruma, which the library has, tries one way after another. `(\w+)+!` takes 2^n steps on n
-letters, and `\s+$` takes n^2 on n spaces. A pattern is called linear here where each of its
-branches either ends soon, or ends with what can no longer fail. Nothing is learnt of the others.
+Oniguruma, the library's engine, backtracks: `(\w+)+!` takes 2^n steps on n letters, and `\s+$`
+takes n^2 on n spaces. A pattern counts as linear only if each branch either ends soon or ends with
+a part that cannot fail. Other patterns may be linear too.
 """
 
 import re
@@ -14,7 +14,7 @@ from paredown.models.gguf.words import LINEAR_WORDS
 # twice. After a branch between that takes a single one they would be read again, and so at each.
 _SPACES = r"\s+"
 _SCANS_OF_SPACES = frozenset({r"\s*[\r\n]+", r"\s*[\r\n]", r"\s*[\r\n]{1,}", r"\s+(?!\S)"})
-# Groups of a few letters, and a look at one letter.
+# Groups of a few letters, and lookarounds of one letter.
 _SHORT_GROUPS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
     r"(?i:[sdmt]|ll|ve|re)",
@@ -27,7 +27,7 @@ _ATOM = re.compile(
     + r"|[^\\()\[\]{}|?*+^$]"
 )
 _REPEAT = re.compile(r"(?P<sign>[?*+])\+?|\{(?P<least>\d{1,2})(?P<comma>,(?P<most>\d{1,2})?)?\}")
-# Of times that a bounded atom is repeated, and of such atoms that may be repeated more or less.
+# Limits on the repeats of a bounded atom, and on the number of atoms with variable repeats.
 _MAX_REPEAT = 16
 _MAX_CHOICES = 3
 _MAX_PATTERN_CHARS = 10_000
@@ -55,7 +55,7 @@ def _takes_spaces(branches: list[str]) -> bool:
 
 
 def _branches(pattern: str) -> list[str] | None:
-    """The pattern cut at the bars that stand in no class and in no group; None where it is not
+    """Splits the pattern at bars outside classes and groups; returns None where it is not
     understood."""
     branches, start, at, depth = list[str](), 0, 0, 0
     while at < len(pattern):
@@ -77,7 +77,7 @@ def _branches(pattern: str) -> list[str] | None:
 
 
 def _class_end(pattern: str, start: int) -> int | None:
-    """Where the class that begins at `start` has ended."""
+    """Returns the end of the class that begins at `start`."""
     depth, at = 0, start
     while at < len(pattern):
         letter = pattern[at]
@@ -96,7 +96,7 @@ def _class_end(pattern: str, start: int) -> int | None:
 
 
 def _ends_soon(branch: str) -> bool:
-    """Whether trying it costs a few steps, or as many as the characters that it takes."""
+    """Returns whether a try costs a few steps, or as many as the characters that it takes."""
     at, num_choices, is_taking = 0, 0, False
     while at < len(branch):
         end = _class_end(branch, at) if branch[at] == "[" else _atom_end(branch, at)
@@ -124,7 +124,7 @@ def _atom_end(branch: str, at: int) -> int | None:
 
 
 def _bounds(found: re.Match[str]) -> tuple[int, int | None]:
-    """How often at least, and at most: None is without end."""
+    """Returns the smallest and the largest number of repeats; None is unbounded."""
     if found["sign"] is not None:
         return {"?": (0, 1), "*": (0, None), "+": (1, None)}[found["sign"]]
     least = int(found["least"])

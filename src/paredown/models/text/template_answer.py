@@ -1,4 +1,4 @@
-"""What comes back from the process that renders chat templates: a kind, and a text."""
+"""The reply of the process that renders chat templates: a kind and a text."""
 
 from enum import Enum
 
@@ -13,7 +13,7 @@ class AnswerKind(Enum):
 
 
 def write_answer(kind: AnswerKind, text: str) -> bytes:
-    # A lone surrogate is for the tokenizer to refuse.
+    # Lone surrogates pass, so that the tokenizer can refuse them.
     return kind.value + text.encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""The chat templates of a checkpoint as the program of a ConfinedProcess."""
+"""Runs a checkpoint's chat templates as the program of a ConfinedProcess."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import jinja2
 from paredown.models.text.chat_template import compile_template
 from paredown.models.text.template_answer import AnswerKind, write_answer
 
-# What a template can raise over messages it dislikes.
+# The errors that a template may raise over a chat.
 TEMPLATE_ERRORS = (
     jinja2.TemplateError,
     ArithmeticError,
@@ -19,12 +19,12 @@ TEMPLATE_ERRORS = (
     TypeError,
     ValueError,
 )
-# Of what a template raises, which may be as long as it likes.
+# Limits the error text of a template, which may have any length.
 MAX_TOLD_CHARS = 500
 
 
 def make_renderer(setup: bytes) -> Callable[[bytes], bytes]:
-    """`setup` has the sources of the templates by their names."""
+    """Returns the renderer. `setup` holds the template sources by name."""
     sources: dict[str, str] = json.loads(setup)
     compiled: dict[str, jinja2.Template | bytes] = {}
 
@@ -42,7 +42,7 @@ def make_renderer(setup: bytes) -> Callable[[bytes], bytes]:
 
 
 def _compile(source: str) -> jinja2.Template | bytes:
-    """The template, or the answer that says what is wrong with it."""
+    """Returns the template, or the answer that says what is wrong with it."""
     try:
         return compile_template(source)
     except (*TEMPLATE_ERRORS, SyntaxError) as error:

@@ -1,23 +1,23 @@
-"""How many bytes of a text one token can stand for: a longer text needs so many tokens, whatever
-these are, and that is known before it is tokenized.
+"""Bounds how many bytes of text one token can stand for. A longer text then needs at least so many
+tokens, which is known before it is tokenized.
 
-The answer is None wherever a tokenizer may drop a part of a text, or fold a part of any length into
-one token: a normalizer that strips, a pre-tokenizer that removes spaces, unknown characters that
-are fused or skipped, added tokens that take the spaces beside them.
+The bound is None where a tokenizer may drop text or fold any length into one token. Examples are
+normalizers that strip, pre-tokenizers that remove spaces, unknown characters that are fused or
+skipped, and added tokens that take spaces beside them.
 """
 
 from paredown.models.text.token_texts import BYTE_OF_LETTER, TokenTexts
 from paredown.models.text.tokenizer_library import TokenizerLibrary
 
-# By how much a normal form shortens a text at most, in bytes of UTF-8: a bold mathematical letter
-# has four, and NFKC makes it a plain one. No sequence of characters loses more.
+# The largest factor by which a normal form shortens a text, in bytes of UTF-8. NFKC turns a bold
+# mathematical letter of four bytes into a plain one; no sequence of characters loses more.
 _SHORTENED = {"NFC": 4, "NFD": 4, "NFKC": 4, "NFKD": 4, "Lowercase": 4}
 _KEEPING_PRE_TOKENIZERS = frozenset({"ByteLevel", "Digits", "Metaspace"})
 
 
 def max_token_bytes(library: TokenizerLibrary, texts: TokenTexts | None) -> int | None:
-    """The most bytes of a text, in UTF-8, that one of its tokens stands for. `texts` is the table
-    of what tokens add to a text, None where there is none."""
+    """Returns the most UTF-8 bytes that one token stands for. `texts` is the table of token texts,
+    None where there is none."""
     if texts is None or not _knows_every_byte(library, texts):
         return None
     factor = _normalizer_factor(library.normalizer_description)
@@ -36,7 +36,7 @@ def _as_bytes(text: str | bytes) -> bytes:
 
 
 def _knows_every_byte(library: TokenizerLibrary, texts: TokenTexts) -> bool:
-    """Whether any text is tokens of its own, none of it unknown."""
+    """Returns whether any text has tokens of its own, without unknown parts."""
     if library.model_kind != "BPE":
         return False
     if texts.is_byte_level:
@@ -49,7 +49,7 @@ def _knows_every_byte(library: TokenizerLibrary, texts: TokenTexts) -> bool:
 
 
 def _normalizer_factor(state: object) -> int | None:
-    """By how much it shortens a text at most; None where that has no bound that is known."""
+    """Returns the largest factor by which it shortens a text; None where no bound is known."""
     if state is None:
         return 1
     match state:

@@ -1,10 +1,9 @@
-"""TokenTexts: what each token adds to a text, so that a growing answer needs no decoding of the
-tokens before.
+"""TokenTexts: the text that each token adds, so that a growing answer never decodes earlier tokens
+again.
 
-Two kinds of decoders say so token by token, and these are the ones of nearly all models:
-"ByteLevel" (GPT-2 and later BPE: a token is bytes, in an alphabet of 256 letters), and that of
-SentencePiece models (a token is text with a mark for spaces, or one byte). For others there is no
-table.
+The table exists for the two kinds of decoders that nearly all models use. In "ByteLevel" (GPT-2 and
+later BPE) a token is bytes in an alphabet of 256 letters; in SentencePiece models it is text with a
+mark for spaces, or one byte.
 """
 
 import re
@@ -13,10 +12,10 @@ from typing import Protocol
 
 from paredown.errors import CheckpointError
 
-# A reply may hold a token hundreds of times. The longest known has 512 characters.
+# Bounds a reply, which may repeat a token hundreds of times. The longest known has 512 characters.
 MAX_TOKEN_CHARS = 4_096
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-# How "ByteLevel" writes bytes: printable ones as they are, the others in order from U+0100 on.
+# "ByteLevel" writes printable bytes as they are, and the others in order from U+0100 on.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 BYTE_OF_LETTER = {chr(byte): byte for byte in _PRINTABLE} | {
@@ -25,19 +24,19 @@ BYTE_OF_LETTER = {chr(byte): byte for byte in _PRINTABLE} | {
 
 
 class Vocabulary(Protocol):
-    """What the table reads of a tokenizer's library."""
+    """The part of a tokenizer's library that the table reads."""
 
     def id_to_token(self, id: int, /) -> str | None: ...
 
 
 class TokenTexts(list[str | bytes | None]):
-    """The text of a token, or its bytes where these are not whole characters (SentencePiece: of
-    every token that is a byte). "" for special tokens, which decoding skips, and for ids without a
-    token. None where nobody has asked for it yet: ask `of`.
+    """The text of each token, or its bytes if they are not whole characters (in SentencePiece, for
+    every byte token). It is "" for special tokens, which decoding skips, and for ids without a
+    token. An entry is None until `of` is called for it.
 
-    `max_stripped` spaces are dropped where a text begins. `is_byte_level` tells the kinds apart:
-    bytes that make no character become U+FFFD, there as Unicode's "maximal subparts", in
-    SentencePiece one for each byte.
+    Decoding strips up to `max_stripped` spaces at the beginning of a text. `is_byte_level` tells
+    the two kinds apart. Bytes that form no character become U+FFFD: once per "maximal subpart" of
+    Unicode in byte-level BPE, once per byte in SentencePiece.
     """
 
     def __init__(
@@ -54,14 +53,14 @@ class TokenTexts(list[str | bytes | None]):
         self.max_stripped = decoder.max_stripped
 
     def cover(self, num_tokens: int) -> None:
-        """Makes the texts of the first ids. One that is made between two steps of the model costs
-        3 to 6 us, as much as all else that a step does for a token."""
+        """Computes the texts of the first ids ahead of time. Computing one between two steps costs
+        3 to 6 us, as much as all other work on a token."""
         for token_id in range(num_tokens):
             self.of(token_id)
 
     def of(self, token_id: int) -> str | bytes:
-        """The text of any token, made where it is not there. Raises CheckpointError for one that is
-        too long."""
+        """Returns the text of any token, computing it if needed. Raises CheckpointError for one
+        that is too long."""
         if token_id >= len(self):
             self.extend([None] * (token_id + 1 - len(self)))
         text = self[token_id]
@@ -80,7 +79,8 @@ class TokenTexts(list[str | bytes | None]):
 
 @dataclass(frozen=True, kw_only=True)
 class PieceDecoder:
-    """`space_mark` stands for a space in the pieces of SentencePiece; None is "ByteLevel"."""
+    """Decodes single tokens. `space_mark` is SentencePiece's mark for a space; None means
+    "ByteLevel"."""
 
     space_mark: str | None = None
     max_stripped: int = 0
@@ -101,7 +101,7 @@ class PieceDecoder:
 
 
 def piece_decoder(decoder: object) -> PieceDecoder | None:
-    """From a decoder as tokenizer.json has it; None for other kinds."""
+    """Returns the decoder for a tokenizer.json's `decoder`; None for other kinds."""
     if not isinstance(decoder, dict):
         return None
     if decoder.get("type") == "ByteLevel":

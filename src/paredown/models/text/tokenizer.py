@@ -26,15 +26,15 @@ from paredown.models.text.tokenizer_files import (
 from paredown.models.text.tokenizer_library import LONG_TEXT_CHARS as LONG_TEXT_CHARS
 from paredown.models.text.tokenizer_library import TokenizerLibrary
 
-# Beyond any vocabulary: an id that is no token's ends no text.
+# Larger than any vocabulary; an id without a token never ends a text.
 _MAX_IDS = 1 << 31
 
 
 class Tokenizer:
-    """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text.
-    `prompt_prefix` and `prompt_suffix` are what the model was trained to see before and after plain
-    text. `cleans_up` says whether decoding drops spaces before punctuation. `token_texts` is None
-    where tokens have no text of their own."""
+    """Encodes and decodes text. `vocab_size` counts added tokens; each of `eos_token_ids` may end a
+    text. `prompt_prefix` and `prompt_suffix` are the tokens that the model was trained to see
+    around plain text. `cleans_up` says whether decoding drops spaces before punctuation.
+    `token_texts` is None where tokens have no text of their own."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class Tokenizer:
         numbered: Sequence[Mapping[str, object]],
         chat_templates: ChatTemplates,
     ) -> None:
-        """`around` is prompt_prefix and prompt_suffix; `numbered` may tell ids of special tokens,
-        the first the most: generation_config.json and config.json."""
+        """Wraps a loaded library. `around` is (prompt_prefix, prompt_suffix). `numbered` may give
+        ids of special tokens, with the first taking precedence: generation_config.json and
+        config.json."""
         self._library = library
         self._special_tokens = files.special_tokens
         self.cleans_up = files.cleans_up(library.model_kind)
@@ -63,10 +64,10 @@ class Tokenizer:
 
     @classmethod
     def open(cls, path: Path) -> "Tokenizer":
-        """Reads tokenizer.json and what stands about it (models/text/tokenizer_files.py), ids of
+        """Reads tokenizer.json and the files beside it (models/text/tokenizer_files.py), ids of
         special tokens from generation_config.json and config.json, and the chat templates; or a
-        GGUF file's metadata. Raises CheckpointError, UnsupportedError for a GGUF file's tokenizer
-        of an unknown kind."""
+        GGUF file's metadata. Raises CheckpointError, and UnsupportedError for an unknown kind of
+        tokenizer in a GGUF file."""
         if is_gguf(path):
             return cls._open_gguf(path)
         files = read_tokenizer_files(path)
@@ -100,13 +101,13 @@ class Tokenizer:
 
     @property
     def add_bos(self) -> bool:
-        """Whether plain text follows the bos token."""
+        """Returns whether the bos token precedes plain text."""
         return self.prompt_prefix[:1] == (self.bos_token_id,)
 
     @property
     def prefix_token_id(self) -> int | None:
-        """What stands before a text that is scored from its first token on: the bos_token that the
-        tokenizer names, else its eos_token, else one that a config names."""
+        """Returns the token before a text that is scored from its first token on: the tokenizer's
+        bos_token, else its eos_token, else one that a config names."""
         for name in ("bos_token", "eos_token"):
             if known := _known(self._library, self._special_tokens.get(name)):
                 return known[0]
@@ -116,14 +117,14 @@ class Tokenizer:
 
     @cached_property
     def max_token_bytes(self) -> int | None:
-        """No token stands for more bytes of a text; None where that is not known. Takes 0.1 s of
-        the largest vocabularies when first asked for."""
+        """Returns the most bytes of text that a token stands for; None where unknown. The first
+        call takes 0.1 s for the largest vocabularies."""
         return max_token_bytes(self._library, self.token_texts)
 
     @property
     def encodes_here(self) -> bool:
-        """Whether a text is encoded in this process. Otherwise a thread waits for another process,
-        for short texts too."""
+        """Returns whether this process encodes. Otherwise a thread waits for another process, even
+        for short texts."""
         return self._library.encodes_here
 
     @property
@@ -132,11 +133,11 @@ class Tokenizer:
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """The ids of all tokens, added ones too; a new dict at each call."""
+        """Returns the ids of all tokens, added ones too; a new dict at each call."""
         return self._library.vocabulary
 
     def to_json(self) -> str:
-        """Gives the tokenizer as a tokenizer.json that needs no files beside it."""
+        """Returns a tokenizer.json that needs no files beside it."""
         text = self._library.to_json()
         if _around(self._library) == (self.prompt_prefix, self.prompt_suffix):
             return text
@@ -144,7 +145,7 @@ class Tokenizer:
         return json.dumps(json.loads(text) | {"post_processor": around}, ensure_ascii=False)
 
     def _post_processor(self) -> dict[str, object]:
-        """A post-processor that puts `prompt_prefix` and `prompt_suffix` around a text, in JSON."""
+        """Returns a post-processor, as JSON, that adds `prompt_prefix` and `prompt_suffix`."""
 
         def pieces(ids: Sequence[int]) -> list[dict[str, object]]:
             tokens = [self._library.id_to_token(token_id) for token_id in ids]
@@ -168,8 +169,8 @@ class Tokenizer:
         }
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text` alone: no special tokens are put around it, but those written out in it
-        are recognised. Raises RequestError for text that is not valid Unicode."""
+        """Returns the ids of `text` without added special tokens; those written out in the text are
+        recognised. Raises RequestError for text that is not valid Unicode."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -181,16 +182,16 @@ class Tokenizer:
         return self._library.encode(text)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of `ids`; bytes that make no character become U+FFFD."""
+        """Returns the text of `ids`; bytes that form no character become U+FFFD."""
         text = self.decode_uncleaned(ids, skip_special_tokens)
         return clean_up(text) if self.cleans_up else text
 
     def decode_uncleaned(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of `decode` before spaces are dropped, where `cleans_up` says that they are."""
+        """Returns the text of `decode` before `cleans_up` drops any spaces."""
         return self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
 
     def prepare_chat(self) -> None:
-        """Starts what renders chats, for who will have some rendered; it does not wait."""
+        """Starts the process that renders chats, without waiting for it."""
         self.chat_templates.start()
 
     def render_chat(
@@ -198,9 +199,9 @@ class Tokenizer:
         messages: Sequence[Mapping[str, object]],
         tools: Sequence[Mapping[str, object]] | None = None,
     ) -> str:
-        """The conversation as the model was trained to see it, up to where its answer starts.
-        `tools` are functions by their JSON schemas; a template of the name "tool_use" is chosen
-        where they are given.
+        """Returns the conversation as the model was trained to see it, up to where its answer
+        starts. `tools` are functions as JSON schemas; with them, a template named "tool_use" is
+        preferred.
 
         Raises RequestError when there is no template or the template refuses the messages,
         CheckpointError for a damaged template.
@@ -229,7 +230,8 @@ def _token_texts(library: TokenizerLibrary) -> TokenTexts | None:
     decoder = piece_decoder(library.decoder_description)
     if decoder is None:
         return None
-    # What decoding skips: the library keeps a token special that is added again as another.
+    # Tokens that decoding skips. The library keeps a token special even if it is added again as
+    # ordinary.
     special = {
         token.content
         for token_id, token in library.added_tokens.items()
@@ -244,7 +246,7 @@ def _known(library: TokenizerLibrary, token: str | None) -> list[int]:
 
 
 def _around(library: TokenizerLibrary) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids that the post-processor puts before and after a text."""
+    """Returns the ids that the post-processor puts before and after a text."""
     if not library.num_around:
         return (), ()
     plain: list[int] = []
@@ -260,8 +262,8 @@ def _around(library: TokenizerLibrary) -> tuple[tuple[int, ...], tuple[int, ...]
 def _asked_around(
     library: TokenizerLibrary, files: TokenizerFiles
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids that `add_bos_token` and `add_eos_token` put before and after a text: in a GGUF file
-    they decide, whatever tokenizer it holds."""
+    """Returns the ids that `add_bos_token` and `add_eos_token` put before and after a text. In a
+    GGUF file these flags decide, whatever its tokenizer says."""
     bos, eos = (
         _known(library, files.special_tokens.get(f"{end}_token"))
         if files.config.get(f"add_{end}_token") is True
@@ -272,7 +274,7 @@ def _asked_around(
 
 
 def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
-    """All ids that the configs name, the first config's first."""
+    """Returns all ids that the configs name, the first config's first."""
     ids: list[int] = []
     for config in configs:
         value = config.get(name)

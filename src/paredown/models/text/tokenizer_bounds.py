@@ -1,5 +1,5 @@
-"""What the parts of a tokenizer.json may cost: how long a text they make, and whether the time they
-take is linear in the text.
+"""Bounds the cost of a tokenizer.json's parts: how long a text they make, and whether their time is
+linear in the text.
 
 Parts of known kinds run in this process. Others run in one that can be stopped
 (models/text/tokenizer_library.py).
@@ -16,15 +16,15 @@ from paredown.errors import CheckpointError
 from paredown.models.text.linear_pattern import is_linear
 from paredown.units import MEGA, format_bytes
 
-# The largest known has 35 MB.
+# The largest known file has 35 MB.
 MAX_FILE_BYTES = 96 * MEGA
-# How many times as long a text may get here, and anywhere. SentencePiece's space has 3 bytes.
+# The largest growth of a text in this process, and anywhere. SentencePiece's space has 3 bytes.
 MAX_GROWTH_HERE = 4.0
 MAX_GROWTH = 64.0
 MAX_STEPS = 32
-# A longer word is taken apart in a time that grows with its cube.
+# Splitting a longer word takes time that grows with its cube.
 MAX_WORD_CHARS = 128
-# Of a unigram model: at each character all tokens that begin there are looked at.
+# The limit of unigram models, which try every token at each character.
 MAX_UNIGRAM_CHARS = 64
 # Of what marks the beginning or the end of a word: "##", "</w>".
 MAX_MARK_CHARS = 64
@@ -48,22 +48,22 @@ _DECODERS = frozenset(
         "ByteFallback", "Replace",
     }
 )  # fmt: skip
-# NFKC makes 33 bytes of one character.
+# NFKC makes up to 33 bytes of one character.
 _MAX_MAPPED_BYTES = 64
 _MAX_PREPENDED_CHARS = 16
-# Such a map of characters has 0.4 MB.
+# A usual map of characters has 0.4 MB.
 _MAX_PART_BYTES = 8 * MEGA
-# Small letters by their numbers, which would hide a name.
+# Escapes of lower-case letters, which would hide a name.
 _ESCAPED_LETTERS = (b"\\u006", b"\\u007")
-# A part is mostly as short as this.
+# Most parts are shorter than this.
 _USUAL_PART_BYTES = 4096
 _VALUE = re.compile(rb"\s*:\s*\{")
 Part = Mapping[str, object]
 
 
 def check_before_load(data: bytes, where: str) -> None:
-    """Raises CheckpointError for what would cost too much, or fail without a word of its own, when
-    the library reads it: it brings added tokens into the normalizer's form."""
+    """Raises CheckpointError for a file that would be too costly to load, or whose loading would
+    fail without a clear error. The library normalizes added tokens when it loads the file."""
     if len(data) > MAX_FILE_BYTES:
         raise _wrong(where, f"{format_bytes(len(data))}, more than {format_bytes(MAX_FILE_BYTES)}")
     for found in _descriptions(data, where):
@@ -75,7 +75,7 @@ def check_before_load(data: bytes, where: str) -> None:
 
 
 def is_linear_normalizer(description: object) -> bool:
-    """Whether it takes a linear time and little memory."""
+    """Returns whether the normalizer takes linear time and little memory."""
     return _is_linear(description, _NORMALIZERS) and growth_of(description) <= MAX_GROWTH_HERE
 
 
@@ -96,7 +96,7 @@ def is_linear_decoder(description: object) -> bool:
 
 
 def growth_of(description: object) -> float:
-    """How many times as long a text may get, at most, that has some length already."""
+    """Returns the largest factor by which a text may grow."""
     growth = 1.0
     for part in _parts(description):
         match part:
@@ -130,7 +130,7 @@ def _has_linear_pattern(part: Part) -> bool:
 
 
 def _parts(description: object) -> Iterator[Part]:
-    """The steps of a description, those of sequences one by one. Older files name no types."""
+    """Yields the steps of a description, with sequences flattened. Older files name no types."""
     if not isinstance(description, dict):
         return
     children = [description[name] for name in _CHILDREN if name in description]
@@ -154,9 +154,9 @@ def _check_part(part: Part, where: str) -> None:
 
 
 def _longest_mapped(charsmap: str) -> int:
-    """Bytes of the longest text that a character becomes; -1 for what is no map.
+    """Returns the bytes of the longest replacement for a character, or -1 if this is no valid map.
 
-    A map is the size of a trie, the trie in words of 4 bytes, and texts that end with a zero.
+    A map is the size of a trie, the trie in 4-byte words, and zero-terminated texts.
     """
     try:
         data = base64.b64decode(charsmap, validate=True)
@@ -171,8 +171,9 @@ def _longest_mapped(charsmap: str) -> int:
 
 
 def _descriptions(data: bytes, where: str) -> Iterator[object]:
-    """Every object that is named as a normalizer or a pre-tokenizer, at whatever depth. The whole
-    file is not parsed where the names can be found: that takes a quarter of the time to load it."""
+    """Yields every object that is named as a normalizer or pre-tokenizer, at any depth. Where the
+    names can be found directly, the file is not parsed, which would take a quarter of the time to
+    load it."""
     try:
         if any(letter in data for letter in _ESCAPED_LETTERS):
             whole = json.loads(data)
@@ -187,7 +188,7 @@ def _descriptions(data: bytes, where: str) -> Iterator[object]:
 
 
 def _object_at(data: bytes, place: int) -> object:
-    """Raises ValueError or RecursionError."""
+    """Parses the object at that offset. Raises ValueError or RecursionError."""
     for size in (_USUAL_PART_BYTES, _MAX_PART_BYTES):
         text = data[place : place + size].decode(errors="replace")
         try:
@@ -199,7 +200,7 @@ def _object_at(data: bytes, place: int) -> object:
 
 
 def _places(data: bytes, name: bytes, where: str) -> list[int]:
-    """Where the objects begin that stand under the name."""
+    """Returns the offsets of the objects under that name."""
     places, at = list[int](), data.find(name)
     while at >= 0:
         at += len(name)

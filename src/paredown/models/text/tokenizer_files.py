@@ -1,9 +1,8 @@
-"""TokenizerFiles: what the files beside tokenizer.json say of a tokenizer, by the rules of
-Transformers 5.
+"""TokenizerFiles: reads the files beside tokenizer.json by the rules of Transformers 5.
 
-tokenizer_config.json counts most. Only where it has no `added_tokens_decoder` do
-special_tokens_map.json, which then counts more, and added_tokens.json say anything. The ids that
-they give stand for an order: a token that tokenizer.json knows keeps its id, others come behind.
+tokenizer_config.json decides. If it has no `added_tokens_decoder`, special_tokens_map.json
+overrides it and added_tokens.json counts as well. The ids they give only define an order: a token
+that tokenizer.json knows keeps its id, and others are appended.
 """
 
 import json
@@ -19,7 +18,7 @@ from paredown.models.text.tokenizer_library import AddedToken, TokenizerLibrary
 from paredown.shown import quoted
 
 CONFIG = "tokenizer_config.json"
-# In tokenizer_config.json: added tokens by their ids.
+# In tokenizer_config.json, added tokens by id.
 LISTED = "added_tokens_decoder"
 SPECIAL_MAP = "special_tokens_map.json"
 ADDED = "added_tokens.json"
@@ -32,10 +31,10 @@ NAMED = (
     "cls_token",
     "mask_token",
 )
-# Lists of special tokens that have no names of their own; the second is the older word.
+# Lists of special tokens without names of their own; the second is the older name.
 EXTRA, OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-# The release of Transformers by whose rules the files are read.
+# The version of Transformers whose rules are followed.
 _TRANSFORMERS = (5, 23)
 _VERSIONED = re.compile(r"tokenizer\.(\d{1,6}(?:\.\d{1,6}){0,5})\.json", re.ASCII)
 _ID = re.compile(r"\d{1,9}", re.ASCII)
@@ -58,12 +57,13 @@ class TokenizerFiles:
 
     @property
     def splits_special_tokens(self) -> bool:
-        """Whether special tokens that are written out in a text are text like any other."""
+        """Returns whether special tokens in a text are split like ordinary text."""
         return self.config.get("split_special_tokens") is True
 
     def cleans_up(self, model: str) -> bool:
-        """Whether decoding drops spaces before punctuation; `model` is the kind in tokenizer.json.
-        In BPE, whose spaces are the text's own, Transformers does so only by the second name."""
+        """Returns whether decoding drops spaces before punctuation; `model` is the kind in
+        tokenizer.json. BPE texts keep their own spaces, so there Transformers obeys only the second
+        name."""
         if model == "BPE":
             forced = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
             return self._is_cleaned and self.config.get(forced) is True
@@ -92,7 +92,7 @@ def _properties(token: AddedToken) -> list[object]:
 
 
 def read_tokenizer_files(folder: Path) -> TokenizerFiles:
-    """Reads what stands beside the folder's tokenizer.json. Raises CheckpointError."""
+    """Reads the files beside the folder's tokenizer.json. Raises CheckpointError."""
     config = read_optional_json_object(folder / CONFIG)
     where = f"{folder / CONFIG}"
     extra = _extra(config, where)
@@ -123,7 +123,7 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
 
 
 def named_files(config: Mapping[str, object], where: str) -> TokenizerFiles:
-    """Takes tokenizer_config.json by itself, nothing added: a GGUF file lists all its tokens."""
+    """Reads tokenizer_config.json alone: a GGUF file lists all its tokens."""
     return TokenizerFiles(
         config=config,
         special_tokens={name: one.content for name, one in _named(config, where).items()},
@@ -134,7 +134,7 @@ def named_files(config: Mapping[str, object], where: str) -> TokenizerFiles:
 
 
 def add_tokens(library: TokenizerLibrary, files: TokenizerFiles) -> None:
-    """Adds to the vocabulary of tokenizer.json what the files beside it say. Raises
+    """Adds the tokens of the files beside tokenizer.json to its vocabulary. Raises
     CheckpointError."""
     known = library.added_tokens
     listed = files.listed if files.is_complete else {**files.listed, **known}
@@ -151,8 +151,8 @@ def add_tokens(library: TokenizerLibrary, files: TokenizerFiles) -> None:
 
 
 def tokenizer_file(folder: Path, config: Mapping[str, object]) -> Path:
-    """tokenizer.json, or the one of the files that `fast_tokenizer_files` lists for versions of
-    Transformers that is for the highest up to the version whose rules hold here."""
+    """Returns the path of tokenizer.json, or of the entry in `fast_tokenizer_files` for the highest
+    version of Transformers up to the one followed here."""
     listed = config.get("fast_tokenizer_files")
     found = {}
     for name in listed if isinstance(listed, list) else []:
@@ -163,8 +163,8 @@ def tokenizer_file(folder: Path, config: Mapping[str, object]) -> Path:
 
 
 def _named(config: Mapping[str, object], where: str) -> dict[str, AddedToken]:
-    """The special tokens that have names: the usual ones first, then those of this model alone,
-    which are all texts under a name that ends in _token and what `extra_special_tokens` names."""
+    """Returns the named special tokens: the usual ones, then this model's own. The latter are all
+    texts under a name that ends in _token and those in `extra_special_tokens`."""
     own = [name for name in config if name.endswith("_token") and name not in NAMED]
     found = {
         name: config[name] for name in (*NAMED, *own) if isinstance(config.get(name), str | dict)
@@ -201,7 +201,7 @@ def _listed(value: object, where: str) -> dict[int, AddedToken]:
 
 
 def _older_list(path: Path, special: Collection[str]) -> dict[int, AddedToken]:
-    """added_tokens.json: ids by texts."""
+    """Reads added_tokens.json, which holds ids by text."""
     found = {}
     for text, token_id in read_optional_json_object(path).items():
         if type(token_id) is not int or token_id < 0:
@@ -213,7 +213,7 @@ def _older_list(path: Path, special: Collection[str]) -> dict[int, AddedToken]:
 
 
 def _special(value: object, where: str) -> AddedToken:
-    """A special token as a text or an object."""
+    """Parses a special token from a text or an object."""
     if isinstance(value, str):
         _check_text(value, where)
         return AddedToken(value, special=True)

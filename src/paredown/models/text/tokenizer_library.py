@@ -1,8 +1,8 @@
-"""TokenizerLibrary: the one door to the `tokenizers` library.
+"""TokenizerLibrary: the only user of the `tokenizers` library.
 
-What the library raises, its panics too, which are no Exception, leaves as an error of ours. A
-tokenizer may bring regular expressions, and the library tries all ways through them with Python's
-lock held. Where these may take more than a linear time they run in a process that can be stopped.
+Errors of the library become ours, and so do its panics, which are not Exceptions. A tokenizer's
+regular expressions may backtrack without end while the library holds the GIL. If their time may
+exceed linear, they run in a process that can be stopped.
 """
 
 import array
@@ -43,23 +43,23 @@ from paredown.units import GIBI
 
 __all__ = ["AddedToken", "TokenizerLibrary"]
 
-# From so many characters on, which take 2 ms, a text is encoded without holding other threads up.
+# Texts of this length take 2 ms. From here on, encoding releases the GIL for other threads.
 LONG_TEXT_CHARS = 4_000
 _CONFINEMENT = Confinement(
     target="paredown.models.text.tokenizer_program:make_tokenizer",
     setup_cpu_s=60.0,
     max_memory_bytes=4 * GIBI,
 )
-# Processor time for a text, and for more of it: usual tokenizers take 1 s for a million characters.
+# Processor time for a text, and per character; usual tokenizers take 1 s for a million characters.
 _CPU_S, _CPU_S_PER_CHAR = 0.5, 5e-6
-# The same for tokens that become text, of which 0.2 million take 0.05 s.
+# The same for decoding, where 0.2 million tokens take 0.05 s.
 _DECODE_CPU_S, _DECODE_CPU_S_PER_TOKEN = 0.25, 5e-6
 _MARKS = ("continuing_subword_prefix", "end_of_word_suffix")
 T = TypeVar("T")
 
 
 class TokenizerLibrary:
-    """A tokenizer.json, loaded. `where` names it for messages."""
+    """A loaded tokenizer.json. `where` names it in messages."""
 
     def __init__(self, library: tokenizers.Tokenizer, where: str) -> None:
         self._library = library
@@ -80,7 +80,7 @@ class TokenizerLibrary:
 
     @classmethod
     def parse(cls, data: bytes, where: str) -> "TokenizerLibrary":
-        """`data` is JSON in UTF-8: megabytes that as a text would be decoded and encoded again.
+        """Loads `data`, JSON in UTF-8; as a str, megabytes would be decoded and encoded again.
         Raises CheckpointError."""
         check_before_load(data, where)
 
@@ -94,28 +94,28 @@ class TokenizerLibrary:
 
     @property
     def encodes_here(self) -> bool:
-        """Whether a text is encoded in this process, in a time that its length tells."""
+        """Returns whether texts are encoded in this process, in time linear in their length."""
         return self._encodes_here
 
     @property
     def model_kind(self) -> str:
-        """The kind of its model: BPE, Unigram, WordPiece or WordLevel."""
+        """Returns the kind of its model: BPE, Unigram, WordPiece or WordLevel."""
         return type(self._library.model).__name__
 
     @property
     def has_byte_fallback(self) -> bool:
-        """Whether a BPE model writes unknown characters as bytes."""
+        """Returns whether a BPE model writes unknown characters as bytes."""
         return bool(self._library.model.byte_fallback)
 
     @property
     def vocab_size(self) -> int:
-        """Counts added tokens."""
+        """Returns the number of tokens, added ones too."""
         size: int = self._library.get_vocab_size(with_added_tokens=True)
         return size
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """The ids of all tokens, added ones too; a new dict at each call."""
+        """Returns the ids of all tokens, added ones too; a new dict at each call."""
         entries: dict[str, int] = self._library.get_vocab(with_added_tokens=True)
         return entries
 
@@ -126,13 +126,13 @@ class TokenizerLibrary:
 
     @property
     def num_around(self) -> int:
-        """How many tokens the post-processor puts around a text."""
+        """Returns how many tokens the post-processor puts around a text."""
         count: int = self._library.num_special_tokens_to_add(is_pair=False)
         return count
 
     def add_tokens(self, tokens: Sequence[AddedToken], *, splits_special: bool) -> None:
-        """Adds to the vocabulary; `splits_special` tells whether special tokens that are written
-        out in a text are text like any other. Raises CheckpointError."""
+        """Adds tokens to the vocabulary; `splits_special` says whether special tokens in a text are
+        split like ordinary text. Raises CheckpointError."""
 
         def add() -> None:
             self._library.add_tokens(list(tokens))
@@ -153,7 +153,7 @@ class TokenizerLibrary:
         return text
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, which is valid Unicode. Raises RequestError."""
+        """Returns the ids of a text, which must be valid Unicode. Raises RequestError."""
         if not self._encodes_here:
             ids = array.array(ID_TYPE, self._ask(ENCODE + text.encode(), _encode_cpu_s(text)))
             return ids.tolist()
@@ -161,8 +161,8 @@ class TokenizerLibrary:
             if len(text) < LONG_TEXT_CHARS:
                 found = self._library.encode(text, add_special_tokens=False)
             else:
-                # The same ids, computed without Python's lock, in the library's own threads: a
-                # short text would queue there behind the long ones.
+                # Gives the same ids without the GIL, in the library's own threads. Short texts do
+                # not go there, because they would queue behind long ones.
                 found = self._library.encode_batch_fast([text], add_special_tokens=False)[0]
         except BaseException as error:
             raise _failed(error, self._where) from error
@@ -170,8 +170,8 @@ class TokenizerLibrary:
         return of_text
 
     def encode_whole(self, text: str) -> tuple[list[int], list[int]]:
-        """The ids of a text with what the post-processor puts around it, and of each id whether it
-        was put there. Raises RequestError."""
+        """Returns the ids of a text with those that the post-processor adds, and a flag for each id
+        that was added. Raises RequestError."""
         if not self._encodes_here:
             ids, mask = json.loads(self._ask(SURROUND + text.encode(), _encode_cpu_s(text)))
             return ids, mask
@@ -182,7 +182,7 @@ class TokenizerLibrary:
         return whole.ids, whole.special_tokens_mask
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        """The text of the ids. Raises RequestError."""
+        """Returns the text of the ids. Raises RequestError."""
         try:
             self._check_lengths(ids)
             if self._decodes_here:
@@ -239,7 +239,7 @@ def _is_linear_model(library: tokenizers.Tokenizer) -> bool:
 
 
 def _description(part: Any) -> object:
-    """A part of the library's as tokenizer.json has it."""
+    """Returns a part of the library as tokenizer.json has it."""
     return None if part is None else json.loads(part.__getstate__())
 
 
@@ -271,6 +271,6 @@ def _failed(error: BaseException, where: str) -> RequestError:
 
 
 def _check_own(error: BaseException) -> None:
-    """Raises on what is neither an error of the library nor a panic of it."""
+    """Re-raises `error` unless the library caused it, by an error or a panic."""
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         raise error

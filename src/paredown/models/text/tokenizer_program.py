@@ -1,4 +1,4 @@
-"""A tokenizer as the program of a ConfinedProcess: one whose patterns may take any time."""
+"""Runs a tokenizer as the program of a ConfinedProcess, if its patterns may take any time."""
 
 import array
 import json
@@ -8,12 +8,13 @@ from collections.abc import Callable
 import tokenizers
 
 ENCODE, DECODE, DECODE_ALL, SURROUND = b"e", b"d", b"a", b"s"
-# Of a token id, in both directions.
+# The array type of token ids, in both directions.
 ID_TYPE = "I"
 
 
 def make_tokenizer(setup: bytes) -> Callable[[bytes], bytes]:
-    """`setup` is tokenizer.json, and before it whether special tokens in a text are split."""
+    """Returns the tokenizer's handler. `setup` is a flag that splits special tokens in texts,
+    followed by tokenizer.json."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     library = tokenizers.Tokenizer.from_buffer(setup[1:])
     library.encode_special_tokens = setup[:1] == b"1"

@@ -5,11 +5,11 @@ Bound: a request is overtaken only by requests that arrive before its own deadli
 
 from paredown.engine.request import Request
 
-# Of a request that names none.
+# The deadline of a request that names none.
 DEFAULT_DEADLINE_S = 60.0
 
 
 def deadline(request: Request) -> float:
-    """The time by which it is to be started."""
+    """Returns the time by which it should start."""
     deadline_s = request.service.deadline_s
     return request.arrival_s + (DEFAULT_DEADLINE_S if deadline_s is None else deadline_s)

@@ -1,6 +1,6 @@
 """Fair shares between tenants: the Virtual Token Counter (Sheng et al., Fairness in Serving Large
-Language Models, OSDI 2024, algorithm 2). The next request is one of the tenant that has been served
-least; among a tenant's own the policy decides.
+Language Models, OSDI 2024, algorithm 2). The next request comes from the tenant that has been
+served least; the policy decides among a tenant's own.
 
 Bound (theorem 4.3 there): between two tenants that have requests waiting all the time, the service
 differs by at most 2 * max(longest prompt, GENERATED_WEIGHT * tokens that fit in all pages).
@@ -12,7 +12,7 @@ from itertools import chain
 from paredown.engine.request import Request
 from paredown.engine.schedule.waiting_queue import WaitingQueue
 
-# A computed token of a prompt counts 1, a generated one this much, as in the paper.
+# Weight of a generated token, as in the paper; a prompt token counts 1.
 GENERATED_WEIGHT = 2
 _MAX_IDLE_TENANTS = 1024
 
@@ -24,7 +24,7 @@ class FairShares:
     def __init__(self, make_queue: Callable[[], WaitingQueue]) -> None:
         self._make_queue = make_queue
         self._queues: dict[str, WaitingQueue] = {}
-        # Service received, by tenant; one who is not in it has received `_level`.
+        # Service received by tenant; a tenant that is missing has received `_level`.
         self._served: dict[str, float] = {}
         self._level = 0.0
         self._last_tenant = ""
@@ -58,19 +58,19 @@ class FairShares:
             self._last_tenant = tenant
 
     def charge(self, request: Request, num_tokens: int) -> None:
-        """`num_tokens` more of the request have been computed."""
+        """Records that `num_tokens` more tokens of the request were computed."""
         is_generated = request.num_computed_tokens > request.num_prompt_tokens
         cost = num_tokens * GENERATED_WEIGHT if is_generated else num_tokens
         tenant = request.service.tenant
         self._served[tenant] = self._served.get(tenant, self._level) + cost
 
     def served(self, tenant: str) -> float:
-        """Weighted tokens; a tenant that was away is not owed what it did not ask for."""
+        """Returns the weighted tokens served. An absent tenant earns no credit for that time."""
         return self._served.get(tenant, self._level)
 
     def _join(self, tenant: str) -> None:
-        """A tenant without waiting requests has one: it starts at the least served of the others,
-        or at the last who left."""
+        """Adds a tenant when its first request waits. It starts at the least served of the others,
+        or at the last tenant that left."""
         others = self._queues or (self._last_tenant,)
         self._level = max(self._level, min(map(self.served, others)))
         self._served[tenant] = max(self._level, self.served(tenant))

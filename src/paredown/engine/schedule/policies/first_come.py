@@ -1,8 +1,8 @@
-"""First come, first served: nobody is overtaken."""
+"""First come, first served: no request is overtaken."""
 
 from paredown.engine.request import Request
 
 
 def first_come(request: Request) -> float:
-    """All ranks are equal, and the order of arrival decides."""
+    """Returns the same rank for all requests, so that the order of arrival decides."""
     return 0.0

@@ -1,6 +1,6 @@
-"""Longest prefix match: who finds most of its tokens in the prefix cache goes first (SGLang's
-"lpm"), before that prefix is evicted. A full match is worth a time of waiting, and only the oldest
-requests are looked at.
+"""Longest prefix match: the request with the largest cached share goes first, before that prefix is
+evicted (SGLang's "lpm"). A full match is worth a fixed waiting time, and only the oldest requests
+are considered.
 
 Bound: a request is overtaken only by requests that arrive less than FULL_MATCH_S after it.
 """
@@ -19,7 +19,7 @@ WINDOW = 64
 
 @dataclass(slots=True)
 class _Match:
-    """The prefix that was found when it was last looked for, and the content of the next page."""
+    """The prefix that the last lookup found, and the content of the next page."""
 
     num_pages: int
     parent: int | str
@@ -27,8 +27,8 @@ class _Match:
 
 
 class LongestPrefixQueue:
-    """Implements WaitingQueue. What is looked up again for a request is one page, not its prefix:
-    as long as the end of a chain is cached, so is all before it."""
+    """Implements WaitingQueue. Repeated lookups check one page, not the whole prefix: while the end
+    of a chain is cached, so is everything before it."""
 
     def __init__(self, pages: RequestPages) -> None:
         self._pages = pages

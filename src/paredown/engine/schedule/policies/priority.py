@@ -1,6 +1,6 @@
-"""Priority with linear aging: a level of priority is worth a time of waiting.
+"""Priority with linear aging: each level of priority is worth a fixed waiting time.
 
-Everybody ages alike, so who is before whom never changes while they wait, and a heap will do.
+All requests age alike, so their order never changes while they wait and a heap is enough.
 
 Bound: a request of priority p is overtaken only by requests that arrive less than
 (MAX_PRIORITY - p) * LEVEL_S after it.
@@ -8,10 +8,10 @@ Bound: a request of priority p is overtaken only by requests that arrive less th
 
 from paredown.engine.request import Request
 
-# Larger than the time that a queue usually holds a request.
+# Longer than a queue usually holds a request.
 LEVEL_S = 10.0
 
 
 def priority(request: Request) -> float:
-    """When a request of priority 0 would have come to be served at the same time."""
+    """Returns the arrival time at which a request of priority 0 would have the same rank."""
     return request.arrival_s - request.service.priority * LEVEL_S

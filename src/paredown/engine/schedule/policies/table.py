@@ -19,7 +19,8 @@ POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 @dataclass(frozen=True)
 class Policy:
     """`rank`: the request of smallest (rank, id) keeps its pages longest. `preempts`: a waiting
-    request takes pages from running ones of larger rank. `make_queue`: by rank, or otherwise."""
+    request may take pages from running ones of larger rank. `make_queue` makes the waiting queue,
+    by rank or otherwise."""
 
     rank: Callable[[Request], float]
     preempts: bool
