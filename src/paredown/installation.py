@@ -1,4 +1,4 @@
-"""What is wrong with an installation, in one line with the command that mends it.
+"""Says what is wrong with an installation, in one line with the command that mends it.
 
 Python 3.9 can read this file, since it is what tells of a Python that is too old for the rest.
 """
