@@ -15,21 +15,20 @@ MIN_PYTHON = (3, 11)
 # Modules that come with an extra, by the package that brings them. They are named one by one: an
 # extra can only be asked for where Paredown came from, an index or a checkout.
 EXTRAS = {"compress": {"matplotlib": "matplotlib", "torch": "torch", "yaml": "pyyaml"}}
-# Modules that Paredown needs always.
-DEPENDENCIES = frozenset(
-    {
-        "httpx2",
-        "huggingface_hub",
-        "jinja2",
-        "numpy",
-        "pydantic",
-        "rich",
-        "safetensors",
-        "starlette",
-        "tokenizers",
-        "uvicorn",
-    }
-)
+# Modules that Paredown always needs, by the package that brings them.
+DEPENDENCIES = {
+    "httpx2": "httpx2",
+    "huggingface_hub": "huggingface_hub",
+    "jinja2": "jinja2",
+    "numpy": "numpy",
+    "pydantic": "pydantic",
+    "re2": "google-re2",
+    "rich": "rich",
+    "safetensors": "safetensors",
+    "starlette": "starlette",
+    "tokenizers": "tokenizers",
+    "uvicorn": "uvicorn",
+}
 
 
 def check_python() -> None:
@@ -72,8 +71,8 @@ def explain(error: ImportError) -> InstallationError:
                 seen=f"no module {missing}",
                 remedy=f"Install what the extra has: `{pip('install', *packages.values())}`.",
             )
-    known = missing in DEPENDENCIES
-    mend = pip("install", missing) if known else install_command(with_dependencies=True)
+    package = DEPENDENCIES.get(missing)
+    mend = pip("install", package) if package else install_command(with_dependencies=True)
     return InstallationError(
         f"Paredown needs {missing}, which is not installed",
         seen=f"no module {error.name}",

@@ -115,10 +115,8 @@ def compress(
     folder is left behind. A killed calibrated run resumes where it was when it is started again.
     With `layers` nothing is calibrated: the result has those layers, bit for bit.
 
-    Raises ConfigError for an unknown recipe or a missing calibration. Raises UnsupportedError for
-    a recipe that this model cannot have (the groups do not divide its columns, ...). Raises
-    CapacityError if it would not fit in memory or on the disk, and OutputError if `output` cannot
-    be written.
+    Raises ConfigError for an unknown recipe or a missing calibration, UnsupportedError for one that
+    this model cannot have, CapacityError without room in memory or on disk, and OutputError.
     """
     report = on_progress or (lambda what, share: None)
     checked = recipe if isinstance(recipe, CheckedRecipe) else check_recipe(source, recipe)
