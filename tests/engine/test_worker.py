@@ -106,3 +106,26 @@ def test_stopping_tells_who_was_being_submitted(monkeypatch):
         return "answered"
 
     assert run(ask) == "told"
+
+
+def test_a_short_request_does_not_wait_for_many_long_ones(monkeypatch):
+    monkeypatch.setattr(worker_module, "MAX_TAKING_S", 0.0)
+
+    async def ask(worker: Worker, engine: Engine) -> list[int]:
+        submit, submitted = engine.submit_many, list[int]()
+
+        def note(prompt_token_ids, *arguments):
+            submitted.append(prompt_token_ids[0])
+            return submit(prompt_token_ids, *arguments)
+
+        engine.submit_many = note
+        wide = [worker.open([Job([2], PARAMS) for _ in range(20)]) for _ in range(4)]
+        short = worker.open([Job([1], PARAMS)])
+        await asyncio.gather(*(all_of(one) for one in (*wide, short)))
+        for one in (*wide, short):
+            worker.close(one)
+        return submitted
+
+    submitted = run(ask)
+    assert len(submitted) == 81
+    assert submitted.index(1) < 5

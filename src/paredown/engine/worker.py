@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -122,9 +123,8 @@ class Worker:
         self._num_open_answers = 0
         # Used only by the engine's thread: where the outputs of each live request go.
         self._places: dict[int, tuple[Session, int]] = {}
-        # Also used only there: the submission in progress.
-        self._opening: Iterator[None] | None = None
-        self._opened: Session | None = None
+        # Also used only there: the submissions in progress, which take turns.
+        self._openings: deque[tuple[Session, Iterator[None]]] = deque()
 
     @property
     def status(self) -> Status:
@@ -257,7 +257,7 @@ class Worker:
     def _serve(self, engine: Engine) -> None:
         while True:
             self._step_start_s = None
-            if not engine.has_work and self._opening is None:
+            if not engine.has_work and not self._openings:
                 message = self._inbox.get()
                 self._step_start_s = time.monotonic()
                 if message is None:
@@ -270,26 +270,30 @@ class Worker:
             self._deliver(engine.step())
 
     def _take_messages(self, engine: Engine) -> bool:
-        """Handles arrived messages in order, for as long as a step may be delayed. Returns False
-        when the thread should end."""
+        """Handles arrived messages in order, then submits for as long as a step may be delayed: a
+        piece of each submission in turn, so that a short one does not wait for many long ones.
+        Returns False when the thread should end."""
         end_s = time.monotonic() + MAX_TAKING_S
-        while self._opening is not None or not self._inbox.empty():
-            if self._opening is not None:
-                if next(self._opening, self) is self:
-                    self._opened = self._opening = None
-            else:
+        while True:
+            while not self._inbox.empty():
                 message = self._inbox.get()
                 if message is None:
                     return False
                 self._handle(engine, message)
+            if not self._openings:
+                return True
+            _, pieces = self._openings[0]
+            has_ended = next(pieces, self) is self
+            self._openings.rotate(-1)
+            if has_ended:
+                self._openings.pop()
             if time.monotonic() >= end_s:
-                break
-        return True
+                return True
 
     def _handle(self, engine: Engine, message: _Open | _Close) -> None:
         session = message.session
         if isinstance(message, _Open):
-            self._opened, self._opening = session, self._open_in_pieces(engine, session)
+            self._openings.append((session, self._open_in_pieces(engine, session)))
         else:
             with self._door:
                 self._num_open_answers -= session.num_answers
@@ -345,8 +349,7 @@ class Worker:
     def _end(self, status: Status) -> None:
         """Tells every session, including those in the inbox, that nothing more will come."""
         sessions = {id(session): session for session, _ in self._places.values()}
-        if self._opened is not None:
-            sessions[id(self._opened)] = self._opened
+        sessions |= {id(session): session for session, _ in self._openings}
         with self._door:
             self._set_status(status)
             while not self._inbox.empty():

@@ -17,8 +17,8 @@ from paredown.engine.request import Request
 from paredown.engine.schedule.waiting_queue import WaitingQueue
 from paredown.spec.kv import PAGE_SIZE
 
-MIN_ROWS = 2
-SOON_ROWS = 8
+MIN_ROWS = 1
+SOON_ROWS = 4
 PROMPT_TOKENS = 64
 SOON_STEPS = 256
 # One place of so many is not theirs, nor is one page.
