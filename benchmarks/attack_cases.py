@@ -118,7 +118,9 @@ def deaf(one: bytes, num_connections: int) -> Client:
                 try:
                     while not writer.transport.is_closing():
                         writer.write(one)
-                        await asyncio.wait_for(writer.drain(), 60)
+                        # wait_for may lose a cancellation when what it waits for is done.
+                        async with asyncio.timeout(60):
+                            await writer.drain()
                         await asyncio.sleep(0)
                 finally:
                     writer.transport.abort()

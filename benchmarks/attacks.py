@@ -122,7 +122,8 @@ async def watch(port: int, pid: int, found: Found) -> None:
         while True:
             started_s = time.monotonic()
             try:
-                is_well = await asyncio.wait_for(ask_health(port), _PATIENCE_S)
+                async with asyncio.timeout(_PATIENCE_S):
+                    is_well = await ask_health(port)
             except (OSError, TimeoutError):
                 is_well = False
             found.health_s.append(time.monotonic() - started_s)

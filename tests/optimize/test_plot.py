@@ -189,9 +189,9 @@ def test_a_report_without_a_choice_says_so(tmp_path: Path) -> None:
     assert "Skipped" not in html
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(UnsupportedError, match=r"paredown\[compress\]"):
+    with pytest.raises(UnsupportedError, match="pip install matplotlib"):
         require_matplotlib("give --no-report")
 
 

@@ -245,6 +245,9 @@ def test_nothing_prints_beside_the_doors() -> None:
             if called in PRINTING or re.fullmatch(r"sys\.(stdout|stderr)\.write", called):
                 found.add((name, called))
     assert {one for one in found if one[0] not in DOORS} == {
+        # Errors of ours, which are escaped, before the doors can be imported.
+        ("cli/__init__.py", "print"),
+        ("evaluate/quality/lm_eval.py", "print"),
         ("cli/progress_bar.py", "Progress"),
         ("serve/log.py", "sys.stderr.write"),
     }

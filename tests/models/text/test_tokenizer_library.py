@@ -82,6 +82,9 @@ def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch: pytest.MonkeyPatch) 
     library = TokenizerLibrary.parse(byte_level().to_str().encode(), "t")
 
     class Interrupted:
+        def id_to_token(self, token_id: int) -> str:
+            return "a"
+
         def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
             raise KeyboardInterrupt
 
