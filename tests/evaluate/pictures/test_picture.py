@@ -46,5 +46,5 @@ def test_with_matplotlib_nothing_is_said() -> None:
 
 def test_without_matplotlib_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(UnsupportedError, match="pip install matplotlib.*leave out --plot"):
+    with pytest.raises(UnsupportedError, match=r"pip install matplotlib.*leave out --plot"):
         require_matplotlib("leave out --plot")
