@@ -1,5 +1,5 @@
-"""What GPTQ loses on a linear layer that was shown few tokens, and how far its Hessian is to be
-shrunk towards the identity (compress/calibrate/expert_inputs.py).
+"""Measures what GPTQ loses on a linear layer that saw few tokens, and how far to shrink its Hessian
+towards the identity (compress/calibrate/expert_inputs.py).
 
     python -m benchmarks.few_tokens --data $PAREDOWN_DATA [--json]
 

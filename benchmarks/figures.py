@@ -30,7 +30,7 @@ class Limit:
 
     @classmethod
     def of(cls, readings: Sequence[float]) -> "Limit":
-        """Of rates that were each measured over the same work."""
+        """Takes rates that were each measured over the same work."""
         return cls(best=max(readings), mean=statistics.harmonic_mean(readings))
 
 

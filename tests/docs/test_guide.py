@@ -1,4 +1,4 @@
-"""What the guide shows of the built-in model runs as it is pasted: commands, requests, Python."""
+"""The guide's commands, requests and Python for the built-in model run as they are pasted."""
 
 import json
 import re

@@ -27,7 +27,7 @@ def outside_of_fences(text: str) -> Iterator[tuple[int, str]]:
 
 
 def too_wide(text: str) -> list[str]:
-    """What is too wide, with the number of its line."""
+    """Finds lines and cells that are too wide, with their line numbers."""
     found = []
     for number, line in outside_of_fences(text):
         if not line.startswith("|"):
@@ -41,7 +41,7 @@ def too_wide(text: str) -> list[str]:
 
 
 def anchor(heading: str) -> str:
-    """What a link calls a heading by."""
+    """Returns the name by which a link finds a heading."""
     kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", "-")
 

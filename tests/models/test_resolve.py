@@ -38,4 +38,5 @@ def test_what_is_not_a_folder_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         resolve_model(str(tmp_path / name))
     assert caught.value.seen.startswith(str(tmp_path)[:40])
+    assert name.partition("\0")[0][-20:] in caught.value.seen
     assert "'default'" in str(caught.value)

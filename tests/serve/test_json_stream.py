@@ -2,7 +2,7 @@ import asyncio
 
 from starlette.responses import JSONResponse
 
-from paredown.serve.json_stream import JsonStream, to_json
+from paredown.serve.json_stream import json_stream, to_json
 
 
 def run(num_taken: int) -> tuple[list[dict], int]:
@@ -22,7 +22,7 @@ def run(num_taken: int) -> tuple[list[dict], int]:
         messages.append(message)
         await asyncio.sleep(0)
 
-    stream = JsonStream(pieces(), close=lambda: closed.append(1))
+    stream = json_stream(pieces(), close=lambda: closed.append(1))
     asyncio.run(stream({"type": "http"}, receive, send))
     return messages, len(closed)
 

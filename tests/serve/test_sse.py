@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from paredown.serve.sse import DONE, EventStream, encode_event
+from paredown.serve.sse import DONE, encode_event, event_stream
 
 EVENTS = [{"number": number} for number in range(3)]
 
@@ -29,7 +29,7 @@ def run_stream(num_taken: int) -> tuple[list[bytes], int]:
             await asyncio.sleep(100)
         bodies.append(message.get("body", b""))
 
-    stream = EventStream(events(), close=lambda: closed.append(1))
+    stream = event_stream(events(), close=lambda: closed.append(1))
     asyncio.run(stream({"type": "http"}, receive, send))
     return bodies, len(closed)
 
@@ -43,5 +43,5 @@ def test_a_client_that_goes_ends_its_stream(num_taken):
 
 def test_a_client_that_reads_gets_all():
     bodies, num_closed = run_stream(100)
-    assert bodies == [b"", *map(encode_event, EVENTS), DONE]
+    assert bodies == [b"", *map(encode_event, EVENTS), DONE, b""]
     assert num_closed == 1

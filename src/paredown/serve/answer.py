@@ -17,10 +17,10 @@ from paredown.engine.worker import Job, Session
 from paredown.serve.admission import Admission
 from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
-from paredown.serve.json_stream import JsonStream, to_json
+from paredown.serve.json_stream import json_stream, to_json
 from paredown.serve.logprobs import LogprobRow, LogprobRows
 from paredown.serve.pacer import Breath
-from paredown.serve.sse import EventStream
+from paredown.serve.sse import event_stream
 from paredown.serve.state import ServerState
 from paredown.serve.token_parts import Parts, TokenParts
 
@@ -134,12 +134,12 @@ class Answer:
             if self._is_stream:
                 await run_until_disconnect(request.receive, session.start())
                 is_sending = True
-                return EventStream(self._chunks(session), close=close)
+                return event_stream(self._chunks(session), close=close)
             answers = await run_until_disconnect(request.receive, self._whole(session))
             if self._is_short(answers):
                 return JSONResponse(self._body(answers))
             is_sending = True
-            return JsonStream(self._state.intake.pacer.pieces(self._json(answers)), close=close)
+            return json_stream(self._state.intake.pacer.pieces(self._json(answers)), close=close)
         finally:
             if not is_sending:
                 close()

@@ -3,39 +3,17 @@
 import json
 from collections.abc import AsyncIterator, Callable
 
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
-
-from paredown.serve.disconnect import run_until_disconnect
-from paredown.serve.errors import ClientGoneError
+from paredown.serve.piece_stream import PieceStream
 
 
-class JsonStream(Response):
-    """Sends the document. `close` is always called, even when the client hangs up."""
+def json_stream(pieces: AsyncIterator[list[str]], *, close: Callable[[], None]) -> PieceStream:
+    """Returns the response that sends the document."""
+    return PieceStream(_encoded(pieces), media_type="application/json", close=close)
 
-    media_type = "application/json"
 
-    def __init__(self, pieces: AsyncIterator[list[str]], *, close: Callable[[], None]) -> None:
-        super().__init__()
-        del self.headers["content-length"]
-        self._pieces = pieces
-        self._close = close
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await run_until_disconnect(receive, self._send_all(send))
-        except ClientGoneError:
-            pass
-        finally:
-            self._close()
-
-    async def _send_all(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": self.status_code}
-        await send({**start, "headers": self.raw_headers})
-        async for piece in self._pieces:
-            body = "".join(piece).encode()
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def _encoded(pieces: AsyncIterator[list[str]]) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        yield "".join(piece).encode()
 
 
 def to_json(value: object) -> str:

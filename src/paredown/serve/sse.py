@@ -1,58 +1,35 @@
 """Sends server-sent events: an answer piece by piece."""
 
-import json
 from collections.abc import AsyncIterator, Callable
 
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
-
 from paredown.errors import ParedownError
-from paredown.serve.disconnect import run_until_disconnect
-from paredown.serve.errors import ClientGoneError, HttpError, as_http_error
+from paredown.serve.errors import HttpError, as_http_error
+from paredown.serve.json_stream import to_json
+from paredown.serve.piece_stream import PieceStream
 
 DONE = b"data: [DONE]\n\n"
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-class EventStream(Response):
-    """Sends each body of `bodies` as one event, then [DONE]. `close` is always called, even when
-    the client hangs up. (The connection cuts off a client that stops reading.) A failure becomes a
-    last event."""
+def event_stream(
+    bodies: AsyncIterator[dict[str, object]], *, close: Callable[[], None]
+) -> PieceStream:
+    """Returns the response that sends each body as one event, then [DONE]. A failure becomes the
+    last event before it."""
+    events = _events(bodies)
+    return PieceStream(events, media_type="text/event-stream", close=close, headers=_HEADERS)
 
-    media_type = "text/event-stream"
 
-    def __init__(
-        self, bodies: AsyncIterator[dict[str, object]], *, close: Callable[[], None]
-    ) -> None:
-        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._bodies = bodies
-        self._close = close
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await run_until_disconnect(receive, self._send_all(send))
-        except ClientGoneError:
-            pass
-        finally:
-            self._close()
-
-    async def _send_all(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": self.status_code}
-        await send({**start, "headers": self.raw_headers})
-        async for event in self._events():
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": DONE, "more_body": False})
-
-    async def _events(self) -> AsyncIterator[bytes]:
-        try:
-            async for body in self._bodies:
-                yield encode_event(body)
-        except ParedownError as error:
-            yield encode_event(as_http_error(error).body())
-        except HttpError as error:
-            yield encode_event(error.body())
+async def _events(bodies: AsyncIterator[dict[str, object]]) -> AsyncIterator[bytes]:
+    try:
+        async for body in bodies:
+            yield encode_event(body)
+    except ParedownError as error:
+        yield encode_event(as_http_error(error).body())
+    except HttpError as error:
+        yield encode_event(error.body())
+    yield DONE
 
 
 def encode_event(body: dict[str, object]) -> bytes:
-    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return b"data: " + text.encode() + b"\n\n"
+    return b"data: " + to_json(body).encode() + b"\n\n"

@@ -75,7 +75,7 @@ def test_a_latency_has_five_characters_at_most(seconds: float, text: str) -> Non
 
 
 def keep_step_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StepFit:
-    """Of this machine with one thread, as if `doctor --sweep` had."""
+    """Keeps a fit of this machine with one thread, as `doctor --sweep` would."""
     monkeypatch.setenv("PAREDOWN_CACHE", str(folder))
     roofs = replace(TRUTH.roofs, name=processor_name())
     kept = replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1)
@@ -84,7 +84,7 @@ def keep_step_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StepFit:
 
 
 def test_predictions_beside_measurements(capsys, tmp_path: Path, monkeypatch) -> None:
-    """Of a lone request: its prompt in one step, then a step for each token."""
+    """A lone request takes one step for its prompt, then a step for each token."""
     fit = keep_step_fit(tmp_path, monkeypatch)
     cells = ["--batch", "1,2", "--input-tokens", "40", "--output-tokens", "4"]
     found = json.loads(run(capsys, *QUICK, "--json", *cells)[1])

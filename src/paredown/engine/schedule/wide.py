@@ -60,7 +60,7 @@ class WideRequests:
         return True
 
     def order(self, request: Request) -> tuple[bool, float, int]:
-        """Who has the pages when they run out: the greatest gives its own up."""
+        """Returns a key for when pages run out: the request with the greatest gives its own up."""
         return self._lanes is not None and request.is_wide, request.rank, request.id
 
     def giving_way(self, request: Request, running: list[Request]) -> list[Request]:
