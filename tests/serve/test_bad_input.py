@@ -292,7 +292,9 @@ def test_random_json_never_gets_a_5xx(server, path, base, fields):
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_random_bytes_never_get_a_5xx(server, content):
-    assert post(server, "completions", content).status_code == 400
+    # Hypothesis draws texts from our source too, so an object with a prompt may be a request.
+    allowed = (200, 400, 404) if b'"prompt"' in content else (400,)
+    assert post(server, "completions", content).status_code in allowed
 
 
 def test_afterwards_the_server_is_alive_and_empty(server):
