@@ -34,7 +34,8 @@ from paredown.compress.quantize.llm_int8 import LLMInt8, use_llm_int8
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
-from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import QuantizeStep, TransformStep
 from paredown.evaluate.quality.perplexity import Predictions, negative_log_likelihoods, perplexity
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from paredown.compress.quantize.llm_int8 import LLMInt8
     from paredown.compress.quantize.rtn import RTN
     from paredown.compress.quantize.smoothquant import SmoothQuant
-    from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
+    from paredown.compress.recipe import Recipe
+    from paredown.compress.steps import QuantizeStep, TransformStep
     from paredown.engine.async_llm import AsyncLLM
     from paredown.engine.llm import LLM, BeamCompletion, Completion
     from paredown.engine.request_output import RequestOutput

@@ -16,10 +16,11 @@ from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import parse_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import SequenceSlice

@@ -23,8 +23,9 @@ from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rescale import fitting, rescale
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint

@@ -13,7 +13,8 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import UnsupportedError
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS

@@ -10,7 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.compress import MadeLayers, compress
+from paredown.compress.compress import compress
+from paredown.compress.compress_result import MadeLayers
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.size import weight_bytes

@@ -12,10 +12,11 @@ from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recipe
 from paredown.compress.recipe_names import NAMED, find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.table import FORMATS, RECIPE_FORMATS
 from paredown.models.checkpoint import Checkpoint

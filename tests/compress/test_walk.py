@@ -21,7 +21,8 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.workspace import workspace_path
 from paredown.compress.compress import compress
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import CapacityError, CheckpointError, ConfigError, OutputError
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.models.checkpoint import Checkpoint

@@ -10,7 +10,8 @@ from transformers import AutoModelForCausalLM
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.compress import CompressResult, compress
+from paredown.compress.compress import compress
+from paredown.compress.compress_result import CompressResult
 from paredown.compress.convert.convert import convert
 from paredown.models.checkpoint import Checkpoint
 

@@ -12,8 +12,9 @@ from paredown.cli.main import main
 from paredown.compress import checked_recipe
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import write_recipe
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import (
     CapacityError,
     CheckpointError,

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
 from paredown.compress.schemes import resolve_schemes
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import ParedownError
 from paredown.formats.stored.auto_round import read_auto_round
 from paredown.formats.stored.compressed_tensors.read_section import read_compressed_tensors

@@ -23,9 +23,10 @@ from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
 from paredown.compress.compress import compress
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import read_recipe, write_recipe
 from paredown.compress.recipe_names import find_recipe
+from paredown.compress.steps import QuantizeStep
 from paredown.cost.machine_file import find_step_fit, machine_path, save_step_fit
 from paredown.errors import HubError, OutputError
 from paredown.formats.table import FORMATS

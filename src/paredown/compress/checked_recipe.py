@@ -1,24 +1,79 @@
 """A recipe checked against a checkpoint, before any work starts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from paredown.compress.finish_module import ModuleWork
+from paredown.compress.prunings import Pruning, resolve_prunings
+from paredown.compress.quantize.method import LayerTarget
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.require_floats import require_floats
 from paredown.compress.schemes import Scheme, resolve_schemes, resolved_name
+from paredown.formats.tensor import STORED_DTYPES
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.folder_files import check_files
+from paredown.models.roles import linear_places, linear_roles
+from paredown.spec.weight import ScaleDType, WeightSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRecipe:
-    """`schemes` gives the scheme of each linear layer of `source`, by module. The recipe's name
-    has the group sizes that its layers have."""
+    """`schemes` and `prunings` give what becomes of each linear layer of `source`, by module. The
+    recipe's name has the group sizes that its layers have."""
 
     source: Checkpoint
     recipe: Recipe
     schemes: Mapping[str, Scheme]
+    prunings: Mapping[str, Pruning] = field(default_factory=dict)
+
+    @property
+    def float_dtype(self) -> ScaleDType:
+        """The dtype of scales and of floats that change: the recipe's, or that of the source's
+        linear layers."""
+        if self.recipe.floats is not None:
+            return self.recipe.floats
+        role, layer = next(linear_places(self.source.spec))
+        weight = self.source.tensors[f"{self.source.linear_name(role, layer)}.weight"]
+        return STORED_DTYPES[weight.dtype]
+
+    def changes(self, module: str) -> bool:
+        """Whether the recipe makes that module anew."""
+        return module in self.schemes or module in self.prunings
+
+    def work(self, module: str) -> ModuleWork:
+        """Returns what is done to a module."""
+        scheme = self.schemes.get(module)
+        return ModuleWork(
+            name=module,
+            target=self.target(scheme),
+            scheme=scheme,
+            pruning=self.prunings.get(module),
+            was_pruned=module in self.source.pruned,
+        )
+
+    def target(self, scheme: Scheme | None) -> LayerTarget:
+        spec = WeightSpec(dtype=self.float_dtype) if scheme is None else scheme.spec
+        return LayerTarget(spec=spec, scale_dtype=self.float_dtype)
+
+    def role_targets(self, layer: int) -> dict[str, LayerTarget]:
+        """Returns the targets of one layer's linear layers, by role, without those in floats."""
+        roles = linear_roles(self.source.spec, layer)
+        names = {role: self.source.linear_name(role, layer) for role in roles}
+        found = {role: self.schemes.get(name) for role, name in names.items()}
+        return {role: self.target(one) for role, one in found.items() if one is not None}
+
+    def needs_inputs(self, module: str) -> bool:
+        """Whether a method needs the inputs of that module."""
+        scheme = self.schemes.get(module)
+        return self.needs_hessian(module) or (scheme is not None and scheme.needs_inputs)
+
+    def needs_hessian(self, module: str) -> bool:
+        """Whether a method needs the second moments of that module's inputs."""
+        scheme, pruning = self.schemes.get(module), self.prunings.get(module)
+        return (scheme is not None and scheme.quantizer.needs_hessian) or (
+            pruning is not None and pruning.step.needs_hessian
+        )
 
 
 def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
@@ -30,5 +85,6 @@ def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     require_floats(source)
     check_files(source.path)
     schemes = resolve_schemes(recipe, source)
+    prunings = resolve_prunings(recipe, source, schemes)
     named = replace(recipe, name=resolved_name(recipe, schemes))
-    return CheckedRecipe(source=source, recipe=named, schemes=schemes)
+    return CheckedRecipe(source=source, recipe=named, schemes=schemes, prunings=prunings)

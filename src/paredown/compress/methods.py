@@ -1,5 +1,16 @@
 """The methods by their names in recipes."""
 
+from paredown.compress.prune.given_mask import GivenMask
+from paredown.compress.prune.low_gradient import LowGradient
+from paredown.compress.prune.magnitude import Magnitude
+from paredown.compress.prune.method import Pruner, Refinement
+from paredown.compress.prune.obd import OBD
+from paredown.compress.prune.obs import OBS
+from paredown.compress.prune.refit import Refit
+from paredown.compress.prune.sparse_swaps import SparseSwaps
+from paredown.compress.prune.sparsegpt import SparseGPT
+from paredown.compress.prune.taylor import Taylor
+from paredown.compress.prune.wanda import Wanda
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.awq import AWQ
 from paredown.compress.quantize.gptq import GPTQ
@@ -20,3 +31,14 @@ TRANSFORMS: dict[str, type[Transform]] = {
     "awq": AWQ,
     "smoothquant": SmoothQuant,
 }
+PRUNERS: dict[str, type[Pruner]] = {
+    "magnitude": Magnitude,
+    "taylor": Taylor,
+    "low_gradient": LowGradient,
+    "obd": OBD,
+    "obs": OBS,
+    "wanda": Wanda,
+    "sparsegpt": SparseGPT,
+    "given_mask": GivenMask,
+}
+REFINEMENTS: dict[str, type[Refinement]] = {"swaps": SparseSwaps, "refit": Refit}

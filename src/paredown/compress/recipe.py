@@ -1,54 +1,33 @@
 """Recipe: an ordered list of steps, each with its targets. docs/guide/recipes.md has examples.
 
-A transform step changes the layers without changing what they compute; a quantize step says what
-its targets become. If two quantize steps name the same module, the later one applies.
+A cut step makes layers smaller, a prune step makes weights zero, and a recover step trains what
+came before. A transform step changes the layers without changing what they compute; a quantize
+step says what its targets become. If two quantize steps name the same module, the later one
+applies.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from paredown.compress.group_sizes import INPUTS_MARK, fit_groups
-from paredown.compress.quantize.method import Quantizer, Transform
+from paredown.compress.group_sizes import INPUTS_MARK
+from paredown.compress.quantize.method import Transform
+from paredown.compress.steps import (
+    EMBEDDING,
+    LAYERS,
+    OUTPUT,
+    CutStep,
+    PruneStep,
+    QuantizeStep,
+    RecoverStep,
+    Step,
+    TransformStep,
+)
 from paredown.errors import ConfigError
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
 
-# Targets besides the names of modules: every linear layer of the transformer layers, the output
-# layer, and the table of embeddings.
-LAYERS = "layers"
-OUTPUT = "head"
-EMBEDDING = "embedding"
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuantizeStep:
-    """Quantizes its targets to a format.
-
-    `targets` are "layers", "head", "embedding", a role ("down"), a module's name, or "re:" and a
-    regular expression that matches a module's whole name. With `group_sizes` each module has the
-    largest size that divides its columns, instead of that of `spec`, which is the largest of them.
-    Empty means that all modules have that of `spec`. Raises ConfigError or UnsupportedError for a
-    format that the quantizer does not make.
-    """
-
-    quantizer: Quantizer
-    spec: WeightSpec
-    targets: tuple[str, ...] = (LAYERS,)
-    group_sizes: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.quantizer.check(self.spec)
-
-    def spec_for(self, num_columns: int) -> WeightSpec:
-        """Returns the format of a module with that many columns; the smallest groups if none
-        divides."""
-        return fit_groups(self.spec, self.group_sizes, num_columns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformStep:
-    """Transforms every transformer layer."""
-
-    transform: Transform
+# The order of steps within a stage.
+_ORDER = (CutStep, PruneStep, RecoverStep, TransformStep, QuantizeStep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,29 +35,38 @@ class Recipe:
     """A recipe. `floats` casts every tensor that is not quantized (None keeps them unchanged).
     `kv_cache` is how a server should keep keys and values (None: its default).
 
-    Raises ConfigError for a transform after a quantize step, and for a `kv_cache` without one.
+    Raises ConfigError for steps in an order that cannot be meant, for a transform without a
+    quantize step, and for a `kv_cache` without one.
     """
 
     name: str
-    steps: tuple[QuantizeStep | TransformStep, ...] = ()
+    steps: tuple[Step, ...] = ()
     floats: ScaleDType | None = None
     kv_cache: KVFormat | None = None
 
     def __post_init__(self) -> None:
-        kinds = [isinstance(step, QuantizeStep) for step in self.steps]
-        if kinds != sorted(kinds):
+        for number, (step, after) in enumerate(zip(self.steps, self.steps[1:], strict=False)):
+            if not _may_follow(step, after):
+                raise ConfigError(
+                    "a step of the recipe stands after one that it must precede",
+                    seen=f"step {number + 2} of recipe {self.name}",
+                    remedy="Cut and prune first, then recover, transform and quantize. More may be "
+                    "cut and pruned after a recovery.",
+                )
+        first = self.steps[0] if self.steps else None
+        if isinstance(first, RecoverStep):
             raise ConfigError(
-                "a transform stands after what quantizes",
-                seen=f"step {len(kinds) - kinds[::-1].index(False)} of recipe {self.name}",
-                remedy="Put the transforms first: they change the floats that are quantized.",
+                "a recipe recovers before anything is removed",
+                seen=f"recipe {self.name}",
+                remedy="Put what prunes before it (method: ffn, share: 0.25, for one).",
             )
-        if kinds and not any(kinds):
+        if self.transforms and not self.quantize_steps:
             raise ConfigError(
                 "a recipe transforms layers and quantizes none, which would change nothing",
                 seen=f"recipe {self.name}",
                 remedy="Add a step that quantizes (method: rtn, format: int4-g128).",
             )
-        if self.kv_cache is not None and not any(kinds):
+        if self.kv_cache is not None and not self.quantize_steps:
             raise ConfigError(
                 "the form of keys and values stands beside quantized weights, and there are none",
                 seen=f"{self.kv_cache} in recipe {self.name}",
@@ -93,6 +81,18 @@ class Recipe:
     @property
     def quantize_steps(self) -> tuple[QuantizeStep, ...]:
         return tuple(step for step in self.steps if isinstance(step, QuantizeStep))
+
+    @property
+    def prune_steps(self) -> tuple[PruneStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, PruneStep))
+
+    @property
+    def cut_steps(self) -> tuple[CutStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, CutStep))
+
+    @property
+    def recover_steps(self) -> tuple[RecoverStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, RecoverStep))
 
     @property
     def linear(self) -> WeightSpec:
@@ -132,13 +132,65 @@ class Recipe:
     def needs_calibration(self) -> bool:
         """Whether the recipe needs the model's inputs on a text."""
         return (
-            bool(self.transforms)
+            bool(self.transforms or self.cut_steps)
             or self.has_static_kv
+            or any(step.needs_hessian or step.pruner.needs_gradients for step in self.prune_steps)
             or any(
                 step.quantizer.needs_hessian or step.spec.activations == "int8_static"
                 for step in self.quantize_steps
             )
         )
+
+    @property
+    def stages(self) -> tuple["Stage", ...]:
+        """The passes that the recipe takes, each from one folder to the next. A recovery ends a
+        stage, and so does pruning where transforms follow: these look at the pruned layers. The
+        last stage has `floats` and `kv_cache`."""
+        parts = list(_parts(self.steps))
+        return tuple(
+            Stage(
+                cuts=tuple(step for step in part if isinstance(step, CutStep)),
+                passes=Recipe(
+                    name=self.name,
+                    steps=tuple(
+                        step for step in part if not isinstance(step, CutStep | RecoverStep)
+                    ),
+                    floats=self.floats if part is parts[-1] else None,
+                    kv_cache=self.kv_cache if part is parts[-1] else None,
+                ),
+                recover=next((step for step in part if isinstance(step, RecoverStep)), None),
+            )
+            for part in parts
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One pass of a recipe: the cuts, then what one walk does to the layers, then the recovery."""
+
+    cuts: tuple[CutStep, ...]
+    passes: Recipe
+    recover: RecoverStep | None
+
+
+def _may_follow(step: Step, after: Step) -> bool:
+    if isinstance(step, RecoverStep):
+        return not isinstance(after, RecoverStep)
+    return _ORDER.index(type(step)) <= _ORDER.index(type(after))
+
+
+def _parts(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
+    """Yields the steps of each stage; the last stage may have none."""
+    part: list[Step] = []
+    for step in steps:
+        if isinstance(step, TransformStep) and any(isinstance(one, PruneStep) for one in part):
+            yield part
+            part = []
+        part.append(step)
+        if isinstance(step, RecoverStep):
+            yield part
+            part = []
+    yield part
 
 
 def with_inputs(recipe: Recipe, activations: ActivationDType) -> Recipe:

@@ -1,16 +1,20 @@
 """Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE], such as
-gptq-int4-g128-head-int8. Names of whole recipes (llm-int8) may replace [METHOD-]...FORMAT."""
+gptq-int4-g128-head-int8. Names of whole recipes (llm-int8) may replace [METHOD-]...FORMAT. What
+is removed stands before all of that, and may stand alone (prune_names.py)."""
 
+from dataclasses import replace
 from typing import cast, get_args
 
 from paredown.compress.group_sizes import find_format
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
+from paredown.compress.prune_names import PRUNE_EXPLAINED, split_removals
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
-from paredown.compress.recipe import EMBEDDING, OUTPUT, QuantizeStep, Recipe, TransformStep
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import EMBEDDING, OUTPUT, QuantizeStep, TransformStep
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
@@ -67,7 +71,7 @@ EXPLAINED = f"""recipes by name: {SYNTAX}
   -kv-    how a server keeps keys and values: {", ".join(get_args(KVFormat))}
   whole recipes, in the place of [METHOD-]FORMAT:
           {", ".join(NAMED)}
-"""
+{PRUNE_EXPLAINED}"""
 
 
 def find_recipe(name: str) -> Recipe:
@@ -75,6 +79,10 @@ def find_recipe(name: str) -> Recipe:
     its method does not make."""
     if name in NAMED:
         return NAMED[name]
+    removals, rest = split_removals(name)
+    if removals:
+        kept = find_recipe(rest) if rest else Recipe(name=name)
+        return replace(kept, name=name, steps=(*removals, *kept.steps))
     body, kv_cache = _split_kv(name)
     body, has_table, table = body.partition(EMBEDDING_MARK)
     linear, separator, head = body.partition(OUTPUT_MARK)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from paredown.compress.group_sizes import groups_name
 from paredown.compress.quantize.method import Quantizer
-from paredown.compress.recipe import EMBEDDING, LAYERS, OUTPUT, QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import EMBEDDING, OUTPUT
+from paredown.compress.targets import LinearModule, Targets, linear_modules
 from paredown.errors import ConfigError, UnsupportedError, naming
-from paredown.formats.module_pattern import PatternError, UnreadPatternError, module_pattern
 from paredown.formats.stored.table import written_format
 from paredown.formats.table import FORMATS
 from paredown.formats.weight import StoredSpec
@@ -17,7 +18,6 @@ from paredown.spec.experts import EXPERTS, SHARED, expert_index, role_kind, spli
 from paredown.spec.weight import WeightSpec
 from paredown.units import format_ranges
 
-REGEX = "re:"
 # The roles as people write them, in the order of the data.
 _MLP_ROLES = ("gate", "up", "down")
 _ROLES = (
@@ -71,41 +71,17 @@ class SchemeRow:
     num_modules: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Module:
-    name: str
-    roles: tuple[str, ...]
-    layer: int | None
-    shape: tuple[int, int]
-    transposed: bool
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """The words by which a target may name the module."""
-        return tuple(title for role in self.roles for title in self.titles_of(role))
-
-    def titles_of(self, role: str) -> tuple[str, ...]:
-        """Returns the words by which a target may name one of its roles: "experts.5.gate" is also
-        in "experts.gate", "gate" and "experts"."""
-        if self.layer is None:
-            return (role,)
-        owner, own = split_role(role)
-        group = owner.split(".")[0]
-        return tuple(title for title in (role, role_kind(role), own, group) if title)
-
-
 def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     """Returns the schemes by module name, in the order of the model, without modules that stay in
     floats. Raises ConfigError for a target that matches nothing or is fully overridden,
     UnsupportedError for a format that a module cannot have."""
-    modules = _modules(source)
-    titles = _by_title(modules)
+    modules = linear_modules(source)
+    targets = Targets(modules)
     columns = {module.name: module.shape[1] for module in modules}
     schemes: dict[str, Scheme] = {}
     owners: dict[str, int] = {}
     for number, step in enumerate(recipe.quantize_steps):
-        names = _matching(step, modules, titles)
-        _check_whole_modules(step, modules)
+        names = targets.matching(step.targets)
         # Formats with zero points cannot be mixed, so all modules share one size.
         shared = None if step.spec.symmetric else math.gcd(*(columns[name] for name in names))
         for name in names:
@@ -153,7 +129,7 @@ def resolved_name(recipe: Recipe, schemes: Mapping[str, Scheme]) -> str:
 def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
     """Returns the resolved table in the form that people read."""
     places_of: dict[tuple[str, str, str], list[tuple[int | None, int | None]]] = {}
-    for module in _modules(source):
+    for module in linear_modules(source):
         scheme = schemes.get(module.name)
         if scheme is None and module.roles == (EMBEDDING,):
             continue
@@ -189,103 +165,7 @@ def _title(kind: str, places: list[tuple[int | None, int | None]], source: Check
     return f"{EXPERTS}.{format_ranges(chosen)}.{split_role(kind)[1]}"
 
 
-def _modules(source: Checkpoint) -> list[_Module]:
-    """Returns every linear module, with the output layer and the embedding last."""
-    modules = []
-    for layer in range(source.spec.num_layers):
-        shapes = source.spec.linear_shapes(layer)
-        modules += [
-            _Module(
-                name=name,
-                roles=roles,
-                layer=layer,
-                shape=(sum(shapes[role][0] for role in roles), shapes[roles[0]][1]),
-                transposed=source.names.source(roles[0]).transposed,
-            )
-            for name, roles in source.names.modules(shapes, layer).items()
-        ]
-    shape = (source.spec.vocab_size, source.spec.hidden_size)
-    tables = ((source.names.output, OUTPUT), (source.names.embedding, EMBEDDING))
-    modules += [
-        _Module(name=name, roles=(role,), layer=None, shape=shape, transposed=False)
-        for name, role in tables
-    ]
-    return modules
-
-
-def _by_title(modules: list[_Module]) -> dict[str, list[str]]:
-    """Returns the names of modules by every word that a target may use for them."""
-    found: dict[str, list[str]] = {}
-    for module in modules:
-        for title in dict.fromkeys((*module.titles, module.name)):
-            found.setdefault(title, []).append(module.name)
-    return found
-
-
-def _matching(
-    step: QuantizeStep, modules: list[_Module], titles: Mapping[str, list[str]]
-) -> list[str]:
-    names: list[str] = []
-    for target in step.targets:
-        if target == LAYERS:
-            found = [module.name for module in modules if module.layer is not None]
-        elif target.startswith(REGEX):
-            found = _matching_expression(target, modules)
-        else:
-            found = titles.get(target, [])
-        if not found:
-            known = (title for module in modules for title in module.titles)
-            roles = dict.fromkeys(title for title in known if expert_index(title) is None)
-            raise ConfigError(
-                "a target of the recipe matches no linear layer",
-                seen=target,
-                remedy=f"Targets are {LAYERS}, a role ({', '.join(roles)}), the whole name "
-                f"of a module ({modules[0].name}) or {REGEX} and an expression that matches one.",
-            )
-        names += found
-    return names
-
-
-def _check_whole_modules(step: QuantizeStep, modules: list[_Module]) -> None:
-    """Raises UnsupportedError for targets that name only some of the roles in one module."""
-    for module in modules:
-        if len(module.roles) == 1 or any(
-            target in (LAYERS, module.name) or target.startswith(REGEX) for target in step.targets
-        ):
-            continue
-        named = [
-            role
-            for role in module.roles
-            if any(target in module.titles_of(role) for target in step.targets)
-        ]
-        if named and len(named) < len(module.roles):
-            raise UnsupportedError(
-                f"{', '.join(module.roles)} are one module here, which has one format",
-                seen=f"{', '.join(named)} of {module.name}",
-                remedy=f"Name all of them as targets ({', '.join(module.roles)}), or none.",
-            )
-
-
-def _matching_expression(target: str, modules: list[_Module]) -> list[str]:
-    try:
-        expression = module_pattern(target.removeprefix(REGEX), "fullmatch")
-    except UnreadPatternError as error:
-        raise UnsupportedError(
-            "a target is a regular expression that is not read here",
-            seen=error,
-            remedy="RE2's syntax, and lookaheads at the beginning: https://github.com/google/re2/"
-            "wiki/Syntax.",
-        ) from error
-    except PatternError as error:
-        raise ConfigError(
-            "a target is not a regular expression",
-            seen=error,
-            remedy="RE2's syntax, much as Python's; a dot stands for any character.",
-        ) from error
-    return [module.name for module in modules if expression.matches(module.name)]
-
-
-def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
+def _check(module: LinearModule, scheme: Scheme, source: Checkpoint) -> None:
     if module.transposed:
         raise UnsupportedError(
             f"{scheme.format} cannot be stored for {source.spec.family}: its linear layers are "

@@ -47,6 +47,10 @@ class StoredTensor:
             return bf16_to_float32(self.array)
         return self.array.astype(np.float32)
 
+    def transposed(self) -> "StoredTensor":
+        """Returns the matrix with its rows as columns, in memory of its own."""
+        return StoredTensor(dtype=self.dtype, array=np.ascontiguousarray(self.array.T))
+
 
 def bf16_to_float32(bits: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
     """Converts uint16 bfloat16 bits to float32, exactly."""

@@ -6,7 +6,8 @@ from pathlib import Path
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.workspace import check_workspace, workspace_path
 from paredown.compress.checked_recipe import check_recipe
-from paredown.compress.compress import CompressResult, compress
+from paredown.compress.compress import compress
+from paredown.compress.compress_result import CompressResult
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import read_recipe
 from paredown.compress.recipe_names import find_recipe

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.compress import MadeLayers, compress
+from paredown.compress.compress import compress
+from paredown.compress.compress_result import MadeLayers
 from paredown.compress.recipe import Recipe
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement

@@ -32,7 +32,8 @@ from paredown.compress.methods import TRANSFORMS
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import EMBEDDING, OUTPUT, QuantizeStep, Recipe, TransformStep
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import EMBEDDING, OUTPUT, QuantizeStep, TransformStep
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.model_parts import OUTPUT_PART, Part, find_parts

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from paredown.compress.quantize.method import LayerTarget, Quantizer
-from paredown.compress.recipe import OUTPUT, QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
 from paredown.compress.require_floats import require_floats
+from paredown.compress.steps import OUTPUT, QuantizeStep
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.simulated import Values, Variant, measure_variants
 from paredown.evaluate.texts.text import EvalText

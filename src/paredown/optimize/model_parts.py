@@ -7,7 +7,7 @@ one format, as vLLM requires. "fused" parts are such modules of one layer.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from paredown.compress.recipe import OUTPUT
+from paredown.compress.steps import OUTPUT
 from paredown.models.roles import linear_places, linear_roles
 from paredown.spec.experts import EXPERTS, SHARED, role_kind
 from paredown.spec.model import ModelSpec

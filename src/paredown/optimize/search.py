@@ -14,8 +14,9 @@ import time
 from dataclasses import dataclass, field, replace
 
 from paredown.compress.group_sizes import ANY_GROUPS, groups_name
-from paredown.compress.recipe import EMBEDDING, OUTPUT, Recipe, with_inputs
+from paredown.compress.recipe import Recipe, with_inputs
 from paredown.compress.recipe_names import find_recipe
+from paredown.compress.steps import EMBEDDING, OUTPUT
 from paredown.evaluate.texts.text import EvalText
 from paredown.models.roles import linear_places
 from paredown.optimize.aim import Aim, Mixes

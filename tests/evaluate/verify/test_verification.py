@@ -13,7 +13,8 @@ from fakes.tiny_models import MAX_POSITIONS, make_model
 from fakes.toy_executor import ToyExecutor
 from paredown.compress.compress import compress
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import QuantizeStep
 from paredown.errors import CheckpointError
 from paredown.evaluate.quality.layer_error import layer_errors
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for

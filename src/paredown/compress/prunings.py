@@ -1,0 +1,80 @@
+"""Resolves the prune steps of a recipe against a checkpoint, before any work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from paredown.compress.prune.pattern import NOfM, Pattern
+from paredown.compress.recipe import Recipe
+from paredown.compress.schemes import Scheme
+from paredown.compress.steps import PruneStep
+from paredown.compress.targets import LinearModule, Targets, linear_modules
+from paredown.errors import ConfigError, UnsupportedError, naming
+from paredown.models.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """What becomes of one linear module: the step, and the module's own pattern."""
+
+    step: PruneStep
+    pattern: Pattern
+
+
+def resolve_prunings(
+    recipe: Recipe, source: Checkpoint, schemes: Mapping[str, Scheme]
+) -> dict[str, Pruning]:
+    """Returns the prunings by module name, in the order of the model; where steps name the same
+    module, the later applies. Raises ConfigError for a target that matches nothing and a pattern
+    that does not fit, UnsupportedError for a table, and for a format that cannot hold zeros."""
+    if not recipe.prune_steps:
+        return {}
+    modules = linear_modules(source)
+    targets = Targets(modules)
+    by_name = {module.name: module for module in modules}
+    found: dict[str, Pruning] = {}
+    for step in recipe.prune_steps:
+        for name in targets.matching(step.targets):
+            _check(by_name[name], step, source)
+            found[name] = Pruning(step=step, pattern=step.pattern)
+    for name, scheme in schemes.items():
+        if name in found and not scheme.quantizer.holds_zeros(scheme.spec):
+            raise UnsupportedError(
+                f"{scheme.method} does not keep zeros: what was pruned would come back",
+                seen=f"{scheme.format} for {name}",
+                remedy="Quantize by rtn, gptq or hqq after pruning, or leave the pruning out.",
+            )
+    return {name: found[name] for name in by_name if name in found}
+
+
+def with_shares(
+    prunings: Mapping[str, Pruning], patterns: Mapping[str, Pattern]
+) -> dict[str, Pruning]:
+    """Returns the prunings with the patterns that a budget chose for some of them."""
+    return {
+        name: replace(one, pattern=patterns.get(name, one.pattern))
+        for name, one in prunings.items()
+    }
+
+
+def _check(module: LinearModule, step: PruneStep, source: Checkpoint) -> None:
+    if module.name == source.names.embedding:
+        raise UnsupportedError(
+            "a table of embeddings is not pruned: a step reads single rows of it",
+            seen=module.name,
+            remedy="Prune the layers (targets: [layers]).",
+        )
+    if module.name == source.names.output and source.spec.output.is_tied:
+        raise UnsupportedError(
+            "the output layer is tied to the embedding, which is not pruned",
+            seen=module.name,
+            remedy="Prune the layers (targets: [layers]).",
+        )
+    with naming(f"tensor {module.name}.weight"):
+        if isinstance(step.pattern, NOfM):
+            step.pattern.check_columns(module.shape[1])
+        elif step.share.num_removed(module.shape[0] * module.shape[1]) == 0 < step.share.share:
+            raise ConfigError(
+                "a share is too small to remove a single weight",
+                seen=f"{step.pattern.name} % of {module.shape[0]} x {module.shape[1]}",
+                remedy="Give a larger share.",
+            )

@@ -1,0 +1,136 @@
+"""The steps of a recipe, in the order in which they may stand: cut, prune, recover, transform,
+quantize."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from paredown.compress.cut.method import Cut
+from paredown.compress.group_sizes import fit_groups
+from paredown.compress.prune.method import Pruner, Refinement
+from paredown.compress.prune.pattern import NOfM, Pattern, Share
+from paredown.compress.quantize.method import Quantizer, Transform
+from paredown.errors import ConfigError
+from paredown.spec.weight import WeightSpec
+
+# Targets besides the names of modules: every linear layer of the transformer layers, the output
+# layer, and the table of embeddings.
+LAYERS = "layers"
+OUTPUT = "head"
+EMBEDDING = "embedding"
+
+# How the shares of layers are found: all alike, by one threshold for the whole model, or where
+# the predicted loss is least.
+Budget = Literal["alike", "global", "loss"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutStep:
+    """Makes layers smaller, or leaves some out."""
+
+    cut: Cut
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneStep:
+    """Makes weights of its targets zero, by `pattern`; `targets` as in QuantizeStep. `refinements`
+    follow in order.
+
+    `budget` says how the layers share the removed weights. With `max_loss` the pattern's share is
+    the most that is removed: pruning ends where the predicted increase of the loss (the sum of
+    OBS's saliencies) reaches it. Raises ConfigError for a budget that the pattern cannot have.
+    """
+
+    pruner: Pruner
+    pattern: Pattern
+    targets: tuple[str, ...] = (LAYERS,)
+    refinements: tuple[Refinement, ...] = ()
+    budget: Budget = "alike"
+    max_loss: float | None = None
+
+    def __post_init__(self) -> None:
+        self.pruner.check(self.pattern)
+        if isinstance(self.pattern, NOfM) and (self.budget != "alike" or self.max_loss is not None):
+            raise ConfigError(
+                "a pattern of n in m leaves no share to choose",
+                seen=f"{self.pattern.name} with a budget",
+                remedy="Give a share (50) with a budget, or leave the budget out.",
+            )
+        if self.max_loss is not None and not (math.isfinite(self.max_loss) and self.max_loss > 0):
+            raise ConfigError(
+                "the loss that pruning may cost is not a positive number",
+                seen=f"{self.max_loss:g}",
+                remedy="Give the increase of the summed error that is allowed: 0.01, for one.",
+            )
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether the predicted loss of every layer decides its share."""
+        return self.budget == "loss" or self.max_loss is not None
+
+    @property
+    def needs_hessian(self) -> bool:
+        return self.pruner.needs_hessian or bool(self.refinements) or self.has_curves
+
+    @property
+    def share(self) -> Share:
+        return Share(share=self.pattern.share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoverStep:
+    """Trains what the steps before made against the original, for a number of tokens or of
+    minutes. Raises ConfigError unless exactly one is given and positive."""
+
+    num_tokens: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [one for one in (self.num_tokens, self.minutes) if one is not None]
+        if len(given) != 1 or not given[0] > 0:
+            raise ConfigError(
+                "a recovery has one budget, of tokens or of minutes",
+                seen=f"tokens {self.num_tokens}, minutes {self.minutes}",
+                remedy="Give --recover-tokens 500000, or --recover-minutes 10.",
+            )
+
+    @property
+    def name(self) -> str:
+        if self.num_tokens is None:
+            return f"recover-{self.minutes:g}m"
+        return f"recover-{self.num_tokens}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformStep:
+    """Transforms every transformer layer."""
+
+    transform: Transform
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeStep:
+    """Quantizes its targets to a format.
+
+    `targets` are "layers", "head", "embedding", a role ("down"), a module's name, or "re:" and a
+    regular expression that matches a module's whole name. With `group_sizes` each module has the
+    largest size that divides its columns, instead of that of `spec`, which is the largest of them.
+    Empty means that all modules have that of `spec`. Raises ConfigError or UnsupportedError for a
+    format that the quantizer does not make.
+    """
+
+    quantizer: Quantizer
+    spec: WeightSpec
+    targets: tuple[str, ...] = (LAYERS,)
+    group_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.quantizer.check(self.spec)
+
+    def spec_for(self, num_columns: int) -> WeightSpec:
+        """Returns the format of a module with that many columns; the smallest groups if none
+        divides."""
+        return fit_groups(self.spec, self.group_sizes, num_columns)
+
+
+Step = CutStep | PruneStep | RecoverStep | TransformStep | QuantizeStep
