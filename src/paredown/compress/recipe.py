@@ -9,7 +9,6 @@ applies.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from paredown.compress.group_sizes import INPUTS_MARK
 from paredown.compress.quantize.method import Transform
 from paredown.compress.steps import (
     EMBEDDING,
@@ -24,7 +23,7 @@ from paredown.compress.steps import (
 )
 from paredown.errors import ConfigError
 from paredown.spec.kv import KVFormat
-from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
+from paredown.spec.weight import ScaleDType, WeightSpec
 
 # The order of steps within a stage.
 _ORDER = (CutStep, PruneStep, RecoverStep, TransformStep, QuantizeStep)
@@ -191,26 +190,3 @@ def _parts(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
             yield part
             part = []
     yield part
-
-
-def with_inputs(recipe: Recipe, activations: ActivationDType) -> Recipe:
-    """Returns the recipe with its inputs rounded to `activations`, for weights that take such
-    inputs. Raises ConfigError if none does."""
-
-    def changed(step: QuantizeStep) -> QuantizeStep:
-        spec = step.spec
-        if step.targets == (EMBEDDING,) or activations not in spec.free_activations:
-            return step
-        return replace(step, spec=replace(spec, activations=activations))
-
-    steps = tuple(
-        changed(step) if isinstance(step, QuantizeStep) else step for step in recipe.steps
-    )
-    if steps == recipe.steps:
-        raise ConfigError(
-            "no weights of the recipe read such inputs otherwise than as they are",
-            seen=f"{activations}, recipe {recipe.name}",
-            remedy="Leave --activations out, or choose a format of integers (int8, int4-g128); "
-            "w8a8 and w4a8-g128 have inputs in 8 bits by their format.",
-        )
-    return replace(recipe, name=f"{recipe.name}{INPUTS_MARK}{activations}", steps=steps)

@@ -13,8 +13,9 @@ measured one, within the noise of timing.
 import time
 from dataclasses import dataclass, field, replace
 
+from paredown.compress.changed_recipe import with_inputs
 from paredown.compress.group_sizes import ANY_GROUPS, groups_name
-from paredown.compress.recipe import Recipe, with_inputs
+from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.steps import EMBEDDING, OUTPUT
 from paredown.evaluate.texts.text import EvalText

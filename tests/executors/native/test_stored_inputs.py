@@ -9,9 +9,9 @@ import torch
 import transformers
 
 from fakes.tiny_models import VOCAB_SIZE, make_model
+from paredown.compress.changed_recipe import with_inputs
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
-from paredown.compress.recipe import with_inputs
 from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import CheckpointError, ConfigError

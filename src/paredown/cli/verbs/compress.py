@@ -17,8 +17,8 @@ from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import join_notes
 from paredown.cli.tables.verification import print_verification
+from paredown.compress.changed_recipe import with_inputs
 from paredown.compress.compress_result import CompressResult
-from paredown.compress.recipe import with_inputs
 from paredown.compress.recipe_names import EXPLAINED, SYNTAX
 from paredown.jobs.compress import as_recipe, compress_and_verify
 from paredown.units import format_bytes

@@ -1,0 +1,76 @@
+"""Recipes with what a verb's options change in them."""
+
+from dataclasses import replace
+
+from paredown.compress.group_sizes import INPUTS_MARK
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import (
+    EMBEDDING,
+    CutStep,
+    PruneStep,
+    QuantizeStep,
+    RecoverStep,
+)
+from paredown.errors import ConfigError
+from paredown.spec.weight import ActivationDType
+
+
+def with_inputs(recipe: Recipe, activations: ActivationDType) -> Recipe:
+    """Returns the recipe with its inputs rounded to `activations`, for weights that take such
+    inputs. Raises ConfigError if none does."""
+
+    def changed(step: QuantizeStep) -> QuantizeStep:
+        spec = step.spec
+        if step.targets == (EMBEDDING,) or activations not in spec.free_activations:
+            return step
+        return replace(step, spec=replace(spec, activations=activations))
+
+    steps = tuple(
+        changed(step) if isinstance(step, QuantizeStep) else step for step in recipe.steps
+    )
+    if steps == recipe.steps:
+        raise ConfigError(
+            "no weights of the recipe read such inputs otherwise than as they are",
+            seen=f"{activations}, recipe {recipe.name}",
+            remedy="Leave --activations out, or choose a format of integers (int8, int4-g128); "
+            "w8a8 and w4a8-g128 have inputs in 8 bits by their format.",
+        )
+    return replace(recipe, name=f"{recipe.name}{INPUTS_MARK}{activations}", steps=steps)
+
+
+def with_recovery(recipe: Recipe, recover: RecoverStep) -> Recipe:
+    """Returns the recipe with a recovery after everything that it removes. Raises ConfigError if it
+    removes nothing, or recovers at that place already."""
+    removing = [isinstance(step, CutStep | PruneStep) for step in recipe.steps]
+    if not any(removing):
+        raise ConfigError(
+            "a recovery follows what a recipe removes, and this one removes nothing",
+            seen=recipe.name,
+            remedy="Choose a recipe that cuts or prunes: prune-ffn-25-int4-g128, wanda-50.",
+        )
+    place = len(removing) - removing[::-1].index(True)
+    before, after = recipe.steps[:place], recipe.steps[place:]
+    if after and isinstance(after[0], RecoverStep):
+        raise ConfigError(
+            "the recipe recovers already",
+            seen=f"{after[0].name} in {recipe.name}",
+            remedy="Change it there, or leave --recover-tokens and --recover-minutes out.",
+        )
+    name = f"{recipe.name}-{recover.name}"
+    return replace(recipe, name=name, steps=(*before, recover, *after))
+
+
+def with_max_loss(recipe: Recipe, max_loss: float) -> Recipe:
+    """Returns the recipe with its pruning ended where the predicted loss reaches `max_loss`. Raises
+    ConfigError if it prunes nothing."""
+    if not recipe.prune_steps:
+        raise ConfigError(
+            "a loss to prune to follows a method that prunes, and the recipe has none",
+            seen=recipe.name,
+            remedy="Choose one: wanda-90 removes at most 90 %, and ends at the loss.",
+        )
+    steps = tuple(
+        replace(step, max_loss=max_loss) if isinstance(step, PruneStep) else step
+        for step in recipe.steps
+    )
+    return replace(recipe, name=f"{recipe.name}-to-{max_loss:g}", steps=steps)
