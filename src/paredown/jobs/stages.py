@@ -8,22 +8,25 @@ A killed run goes on after the last stage that is whole. The folder must be the 
 """
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
+from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.files.own_file import read_own_file
-from paredown.files.own_folder import make_own_folder
-from paredown.files.refused_file import RefusedFileError
+from paredown.files.work_folder import locked_work_folder
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.whole_file import whole_file
-from paredown.shell_word import shell_path
 from paredown.units import MEBI
 
 _STATE = "state.json"
+# All names that a run gives to what lies here, unfinished folders included; no other is removed.
+_OWN_NAME = re.compile(
+    r"state\.json|lock|\.?\d+-(cut|prune|recover)(\.[\w.]+)?|\.state\.json\.[0-9a-f]{8}\.partial"
+)
 _MAX_STATE_BYTES = 16 * MEBI
 
 # Writes a folder, and returns the notes on it.
@@ -68,30 +71,16 @@ class Stages:
 def open_stages(path: Path, fingerprint: str) -> Iterator[Stages]:
     """Resumes a run of the same fingerprint, or starts anew. The folder is removed at the end, and
     on errors that would occur again; a kill, an interrupt or a full disk leaves it. Raises
-    OutputError if it cannot be made, or if another user could have made its contents."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        make_own_folder(path)
-    except RefusedFileError as error:
-        raise OutputError(
-            f"{path} is not a folder that an earlier run of yours can have left, so it is not used",
-            seen=error.strerror,
-            remedy=f"Remove it (`rm -r {shell_path(path)}`), or choose another output.",
-        ) from error
-    except OSError as error:
-        raise OutputError(
-            f"the folder for the stages {path} cannot be made",
-            seen=error.strerror or error,
-            remedy="Choose another output folder.",
-        ) from error
-    stages = _read(path, fingerprint)
-    try:
-        yield stages
-    except (CheckpointError, ConfigError, UnsupportedError):
-        with suppress(OSError):  # the original error is raised, even if files remain
-            shutil.rmtree(path)
-        raise
-    shutil.rmtree(path)
+    OutputError as `locked_work_folder` does."""
+    with locked_work_folder(path):
+        stages = _read(path, fingerprint)
+        try:
+            yield stages
+        except (CheckpointError, ConfigError, UnsupportedError):
+            with suppress(OSError):  # the original error is raised, even if files remain
+                _remove(path)
+            raise
+        _remove(path)
 
 
 def _read(path: Path, fingerprint: str) -> Stages:
@@ -107,3 +96,15 @@ def _read(path: Path, fingerprint: str) -> Stages:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return Stages(path=path, fingerprint=fingerprint)
+
+
+def _remove(path: Path) -> None:
+    """Removes what runs put there, and the folder unless it holds something else."""
+    for entry in path.iterdir():
+        if _OWN_NAME.fullmatch(entry.name):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    with suppress(OSError):
+        path.rmdir()
