@@ -21,7 +21,12 @@ from torch import Tensor
 
 from paredown.compress.quantize.codebook_search import additive_values, beam_search, row_losses
 from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scales
-from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
+from paredown.compress.quantize.method import (
+    LayerTarget,
+    Moments,
+    Quantized,
+    check_holds_zeros,
+)
 from paredown.compress.quantize.residual_kmeans import residual_kmeans
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.codebook_weight import CodebookSpec, CodebookWeight
@@ -61,6 +66,7 @@ class AQLM:
 
     needs_hessian: ClassVar[bool] = True
     without_inputs: ClassVar[str] = "codebooks of its weights alone"
+    holds_zeros: ClassVar[bool] = False
 
     num_codebooks: int = 2
     nbits_per_codebook: int = 8
@@ -99,6 +105,8 @@ class AQLM:
         self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
     ) -> Quantized:
         assert moments is not None
+        if target.mask_OI is not None:
+            check_holds_zeros(self)
         spec = self.stored_spec(target.spec)
         spec.num_patches((weight_OI.shape[0], weight_OI.shape[1]))
         hessian_II = moments.hessian_II.to(weight_OI.dtype)

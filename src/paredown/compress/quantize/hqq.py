@@ -47,6 +47,7 @@ class HQQ:
 
     needs_hessian: ClassVar[bool] = False
     without_inputs: ClassVar[str] = ROUND_TO_NEAREST
+    holds_zeros: ClassVar[bool] = True
 
     norm: float = 0.7
     beta: float = 10.0
@@ -75,6 +76,7 @@ class HQQ:
     def quantize(
         self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
     ) -> Quantized:
+        weight_OI = target.held(weight_OI)
         values_OGC = grouped(weight_OI, target.spec.group_size)
         grid = self.fit(
             values_OGC, fit_grid(values_OGC, target.spec, target.scale_dtype, self.range)

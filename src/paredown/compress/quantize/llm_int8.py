@@ -34,6 +34,7 @@ class LLMInt8:
 
     needs_hessian: ClassVar[bool] = False
     without_inputs: ClassVar[str] = ROUND_TO_NEAREST
+    holds_zeros: ClassVar[bool] = True
 
     def stored_spec(self, spec: WeightSpec) -> WeightSpec:
         return spec
@@ -53,7 +54,7 @@ class LLMInt8:
         """Quantizes a weight. Raises UnsupportedError for a form other than int8 rows."""
         spec = target.spec
         self.check(spec)
-        codes_OI, scales_O = row_codes(weight_OI, target.scale_dtype)
+        codes_OI, scales_O = row_codes(target.held(weight_OI), target.scale_dtype)
         grid = Grid(
             spec=spec,
             scale_dtype=target.scale_dtype,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from paredown.compress.grid import Grid
-from paredown.errors import ConfigError
+from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.weight import StoredSpec, Weight
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.points import Tap
@@ -26,17 +26,27 @@ ROUND_TO_NEAREST = "round to nearest"
 @dataclass(frozen=True, kw_only=True)
 class LayerTarget:
     """The target of one linear layer. Scales have the dtype of the checkpoint's floats. `grid` is
-    what a transform found for the weight (Transformed); None leaves it to the quantizer."""
+    what a transform found for the weight (Transformed); None leaves it to the quantizer. Wherever
+    `mask_OI` is false the stored weight is exactly 0; None holds no zeros."""
 
     spec: WeightSpec
     scale_dtype: ScaleDType
     grid: Grid | None = None
+    mask_OI: Tensor | None = None
 
     @property
     def searched(self) -> "LayerTarget":
         """The target that a transform rounds to while it searches. It has no integer steps, which
         take ten times as long to fit and round nearly like independent groups."""
         return replace(self, spec=replace(self.spec, integer_steps=False))
+
+    def held(self, weight_OI: Tensor) -> Tensor:
+        """Returns the weight with its zeros. Every grid has a code for exactly 0, so that rounding
+        to nearest keeps them."""
+        if self.mask_OI is None:
+            return weight_OI
+        assert self.mask_OI.shape == weight_OI.shape, (self.mask_OI.shape, weight_OI.shape)
+        return weight_OI.masked_fill(~self.mask_OI, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +78,12 @@ class Quantized:
 
 class Quantizer(Protocol):
     """A frozen dataclass of a method's options, with one main function. `without_inputs` says for
-    people what a method that needs inputs does without any."""
+    people what a method that needs inputs does without any. `holds_zeros` says whether it makes
+    the zeros of `LayerTarget.mask_OI` (`check_holds_zeros`)."""
 
     needs_hessian: ClassVar[bool]
     without_inputs: ClassVar[str]
+    holds_zeros: ClassVar[bool]
 
     def stored_spec(self, spec: WeightSpec) -> StoredSpec:
         """Returns the form of the weights that are made when `spec` is asked for: `spec` itself if
@@ -99,6 +111,17 @@ def check_grid(method: str, spec: WeightSpec) -> None:
             f"{method} cannot make {spec.name}: a step of a recipe makes codes",
             seen=f"method {method} with format {spec.name}",
             remedy="Give a quantized format (int8); floats: casts what is left in floats.",
+        )
+
+
+def check_holds_zeros(quantizer: Quantizer) -> None:
+    """Raises UnsupportedError for a method that cannot quantize a pruned weight."""
+    if not quantizer.holds_zeros:
+        name = type(quantizer).__name__
+        raise UnsupportedError(
+            f"{name} would fill the zeros of a pruned weight: it has no code for exactly 0",
+            seen=f"{name} after pruning",
+            remedy="Quantize the pruned weight by another method: gptq, for one.",
         )
 
 

@@ -26,6 +26,7 @@ class RTN:
 
     needs_hessian: ClassVar[bool] = False
     without_inputs: ClassVar[str] = ROUND_TO_NEAREST
+    holds_zeros: ClassVar[bool] = True
 
     range: RangeEstimator = "minmax"
     per_tensor: bool = False
@@ -39,7 +40,7 @@ class RTN:
     def quantize(
         self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
     ) -> Quantized:
-        spec = target.spec
+        spec, weight_OI = target.spec, target.held(weight_OI)
         if self.range == "minmax" and not self.per_tensor and not spec.integer_steps:
             # The same codes, one stretch of rows at a time.
             return Quantized(weight=quantize(weight_OI.float().numpy(), spec, target.scale_dtype))

@@ -1,0 +1,119 @@
+"""Factors the Hessian of a layer's inputs for methods that settle a weight column by column
+(compress/column_solver.py).
+
+Shapes: O output rows, I input columns.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paredown.compress.quantize.method import Moments
+from paredown.errors import CheckpointError, ConfigError
+
+# A Hessian that cannot be factored gets this many times more damping each time, up to its mean
+# diagonal.
+_DAMP_GROWTH = 10.0
+_LEAST_GROWN_DAMP = 0.01
+_MOST_DAMP = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HessianFactor:
+    """H = L L^T, with damping on its diagonal and its columns in the order `order_I`, in which the
+    first column to be settled stands last. `unit_II` is M = L / diag(L), and `pivots_I` are the
+    squares of diag(L). `added` is the amount on the diagonal beyond H. `dead_I` are the columns
+    whose inputs were all 0, in their own order. `notes` tell of them and of grown damping."""
+
+    unit_II: Tensor
+    pivots_I: Tensor
+    order_I: Tensor
+    dead_I: Tensor
+    added: float
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoFactor:
+    """`why` says for the report why there is no factor."""
+
+    why: str
+
+
+def check_damp(method: str, damp: float) -> None:
+    """Raises ConfigError for a `damp` outside of 0 to 1."""
+    if not 0 <= damp <= _MOST_DAMP:
+        raise ConfigError(
+            f"{method}'s damp is a share of the mean diagonal of the Hessian",
+            seen=damp,
+            remedy=f"Choose a number from 0 to {_MOST_DAMP:g}; 0.01 is usual.",
+        )
+
+
+def factor_hessian(
+    weight_OI: Tensor, moments: Moments, damp: float, find_order: Callable[[Tensor], Tensor]
+) -> HessianFactor | NoFactor:
+    """Factors H in the weight's dtype. `find_order` returns `order_I` for the diagonal of H.
+    `damp` times the mean of the diagonal is added to it, and more if H has no factor otherwise.
+
+    Raises CheckpointError if weights or H are not finite.
+    """
+    _check_finite(weight_OI, "weights")
+    _check_finite(moments.hessian_II, "sums of squares of the inputs")
+    diagonal_I = moments.hessian_II.diagonal().to(weight_OI.dtype)
+    dead_I = diagonal_I == 0
+    if bool(dead_I.all()):
+        return NoFactor(why="no input but zeros was seen")
+    order_I = find_order(diagonal_I)
+    hessian_II = moments.hessian_II.to(weight_OI.dtype)
+    mean = hessian_II.diagonal()[~dead_I].mean().item()
+    grown = damp
+    while grown <= _MOST_DAMP:
+        lower_II = _lower(hessian_II, order_I, mean, grown)
+        if lower_II is not None:
+            pivots_I = lower_II.diagonal().clone()
+            return HessianFactor(
+                unit_II=lower_II.div_(pivots_I),
+                pivots_I=pivots_I.square(),
+                order_I=order_I,
+                dead_I=dead_I,
+                added=grown * mean,
+                notes=_notes(damp, grown, dead_I),
+            )
+        grown = max(grown * _DAMP_GROWTH, _LEAST_GROWN_DAMP)
+    return NoFactor(why=f"the Hessian is singular even with a damp of {_MOST_DAMP:g}")
+
+
+def _lower(hessian_II: Tensor, order_I: Tensor, mean: float, damp: float) -> Tensor | None:
+    """Returns L; None if the damped H has no factor."""
+    ordered_II = hessian_II[order_I[:, None], order_I]
+    ordered_I = ordered_II.diagonal()
+    ordered_I.masked_fill_(ordered_I == 0, mean).add_(damp * mean)
+    # LAPACK uses the transposed layout, in which the factor replaces the matrix in place.
+    lower_II = ordered_II.mT
+    info = torch.empty((), dtype=torch.int32)
+    torch.linalg.cholesky_ex(lower_II, out=(lower_II, info))
+    pivots_I = lower_II.diagonal()
+    usable = info.item() == 0 and bool((pivots_I > 0).all() and pivots_I.isfinite().all())
+    return lower_II if usable else None
+
+
+def _notes(damp: float, grown: float, dead_I: Tensor) -> tuple[str, ...]:
+    notes = []
+    if grown != damp:
+        notes.append(f"damp grew from {damp:g} to {grown:g}")
+    if bool(dead_I.any()):
+        notes.append(f"{int(dead_I.sum())} columns with no input but zeros became 0")
+    return tuple(notes)
+
+
+def _check_finite(values: Tensor, name: str) -> None:
+    lowest, highest = values.aminmax()
+    if not bool(torch.isfinite(lowest) and torch.isfinite(highest)):
+        raise CheckpointError(
+            f"the {name} of a linear layer are not finite numbers",
+            seen=f"values from {lowest.item()} to {highest.item()}",
+            remedy="The checkpoint is damaged or its training diverged; use another one.",
+        )
