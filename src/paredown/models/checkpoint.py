@@ -32,6 +32,7 @@ from paredown.models.fused_experts import split_experts
 from paredown.models.fused_rows import own_rows
 from paredown.models.gguf.checkpoint import is_gguf, open_gguf
 from paredown.models.held_notes import padded_notes
+from paredown.models.kept_layers import read_kept_layers
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors
@@ -58,6 +59,7 @@ class Checkpoint:
     `kv`          the format that the files ask for keys and values
     `kv_scales`   the scales stored for that, by name (models/kv_scales.py)
     `inputs`      by module, what its inputs are rounded to where the files override the format
+    `kept_layers` the original's number of each layer if whole layers were removed, else None
     """
 
     path: Path
@@ -73,6 +75,7 @@ class Checkpoint:
     kv: KVScheme = NO_SCHEME
     kv_scales: Mapping[str, StoredTensor] = field(default_factory=dict)
     inputs: Mapping[str, ActivationDType] = field(default_factory=dict)
+    kept_layers: tuple[int, ...] | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -109,6 +112,7 @@ class Checkpoint:
             kv=NO_SCHEME if quantization is None else quantization.kv,
             kv_scales=FolderTensors(tensors.files, contents.kv_scales),
             inputs=stored_inputs(whole, _input_specs(contents.forms, names)),
+            kept_layers=read_kept_layers(whole, spec.num_layers),
         )
 
     @classmethod

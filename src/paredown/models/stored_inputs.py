@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from typing import cast, get_args
 
 from paredown.errors import CheckpointError
-from paredown.shown import quoted
+from paredown.models.paredown_section import (
+    ACTIVATIONS,
+    SECTION,
+    read_section,
+    section_error,
+    with_key,
+)
 from paredown.spec.weight import ActivationDType, WeightSpec
 
-INPUTS_FIELD = "paredown"
-_KEY = "activations"
 _ALL = "all"
 
 
@@ -23,17 +27,14 @@ def stored_inputs(
     """Returns by module what its inputs are rounded to, where that is not what the format says.
     `specs` holds the modules that are stored as codes and have inputs. Raises CheckpointError for
     an unknown field, for a module outside `specs`, and for inputs that the weight does not take."""
-    section = config.get(INPUTS_FIELD)
-    if section is None:
+    asked = read_section(config).get(ACTIVATIONS)
+    if asked is None:
         return {}
-    if not isinstance(section, dict) or set(section) != {_KEY}:
-        raise _unknown(f"{INPUTS_FIELD} holds something else", section)
-    asked = section[_KEY]
     if not isinstance(asked, dict):
-        raise _unknown(f"{INPUTS_FIELD}.{_KEY} is not an object", asked)
+        raise _unknown(f"{SECTION}.{ACTIVATIONS} is not an object", asked)
     found: dict[str, ActivationDType] = {}
     for activations, modules in asked.items():
-        where = f"{INPUTS_FIELD}.{_KEY}.{activations}"
+        where = f"{SECTION}.{ACTIVATIONS}.{activations}"
         if activations not in get_args(ActivationDType):
             raise _unknown(f"{where} is none of {', '.join(get_args(ActivationDType))}", asked)
         takes = [name for name, spec in specs.items() if activations in spec.free_activations]
@@ -56,20 +57,15 @@ def with_stored_inputs(
 ) -> dict[str, object]:
     """Returns the config with these `inputs` in place of any others; `specs` is as in
     `stored_inputs`."""
-    made = {name: value for name, value in config.items() if name != INPUTS_FIELD}
     if not inputs:
-        return made
+        return with_key(config, ACTIVATIONS, None)
     asked: dict[str, object] = {}
     for activations in dict.fromkeys(inputs.values()):
         modules = [name for name, own in inputs.items() if own == activations]
         takes = [name for name, spec in specs.items() if activations in spec.free_activations]
         asked[activations] = _ALL if set(modules) == set(takes) else modules
-    return made | {INPUTS_FIELD: {_KEY: asked}}
+    return with_key(config, ACTIVATIONS, asked)
 
 
 def _unknown(what: str, seen: object) -> CheckpointError:
-    return CheckpointError(
-        f"config.json: {what}",
-        seen=quoted(seen, 80),
-        remedy=f'Take "{INPUTS_FIELD}" out: inputs are read as the formats say then.',
-    )
+    return section_error(what, seen, ": inputs are read as the formats say then")

@@ -20,8 +20,8 @@ from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.paredown_section import SECTION
 from paredown.models.resolve import resolve_model
-from paredown.models.stored_inputs import INPUTS_FIELD
 
 RECIPE = "int4-g32-on-int16_group"
 
@@ -48,7 +48,7 @@ def test_a_recipe_keeps_them_in_the_folder_and_an_option_wins(
     compress(source, tmp_path / "out", RECIPE)
     made = Checkpoint.open(tmp_path / "out")
     assert set(made.inputs.values()) == {"int16_group"}
-    assert made.config[INPUTS_FIELD] == {"activations": {"int16_group": "all"}}
+    assert made.config[SECTION] == {"activations": {"int16_group": "all"}}
     assert made.notes == ()
     compress(source, tmp_path / "plain", "int4-g32")
     plain = Checkpoint.open(tmp_path / "plain")
@@ -139,7 +139,7 @@ def test_a_field_that_is_not_known_is_refused(
 ) -> None:
     folder = compress(source, tmp_path / "out", "int8").path
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {INPUTS_FIELD: section}))
+    (folder / "config.json").write_text(json.dumps(config | {SECTION: section}))
     with pytest.raises(CheckpointError, match=r"config\.json: paredown"):
         Checkpoint.open(folder)
 

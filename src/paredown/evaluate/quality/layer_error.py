@@ -2,7 +2,8 @@
 
 For the output y of the original's layer and y_c of the compressed one, over all tokens:
 ||y_c - y|| / ||y||, Frobenius norms. Weights are dequantized to float32 and inputs are not rounded,
-so this is what the weights alone cost. Two layers are in memory at a time.
+so this is what the weights alone cost. Two layers are in memory at a time. Where whole layers
+were removed, a layer is compared with the one that it was (models/kept_layers.py).
 
 Shapes: B windows, T tokens, D hidden size.
 """
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.read import embed_tokens, load_layer
+from paredown.models.kept_layers import layer_partners
 from paredown.progress import OnCount
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerError:
-    """The errors of one layer.
+    """The errors of one layer. `layer` is its number in the original.
 
     `own`          the compressed layer gets the original layer's input
     `accumulated`  it gets the output of the compressed layers before it
@@ -38,20 +40,32 @@ def layer_errors(
     token_ids_T: Sequence[int],
     on_progress: OnCount | None = None,
 ) -> list[LayerError]:
-    """Returns the errors on one window of tokens, which the context of both models must hold."""
-    num_layers = original.spec.num_layers
+    """Returns the errors on one window of tokens, which the context of both models must hold.
+    Raises CheckpointError for models whose layers do not correspond."""
+    partners = layer_partners(
+        original.kept_layers,
+        original.spec.num_layers,
+        compressed.kept_layers,
+        compressed.spec.num_layers,
+    )
+    # The original's layers after the last one that was kept are nobody's partner.
+    num_layers = partners[-1] + 1
+    own_numbers = {partner: own for own, partner in enumerate(partners)}
     errors = []
     with torch.inference_mode():
         ids_BT = np.array([token_ids_T])
         x_BTD, x_c_BTD = embed_tokens(original, ids_BT), embed_tokens(compressed, ids_BT)
         for number in range(num_layers):
-            layer, compressed_layer = load_layer(original, number), load_layer(compressed, number)
+            layer = load_layer(original, number)
             positions = layer.positions(len(token_ids_T))
             y_BTD = layer(x_BTD, *positions)
-            own = relative_error(compressed_layer(x_BTD, *positions), y_BTD)
-            x_BTD, x_c_BTD = y_BTD, compressed_layer(x_c_BTD, *positions)
-            accumulated = relative_error(x_c_BTD, x_BTD)
-            errors.append(LayerError(layer=number, own=own, accumulated=accumulated))
+            if number in own_numbers:
+                compressed_layer = load_layer(compressed, own_numbers[number])
+                own = relative_error(compressed_layer(x_BTD, *positions), y_BTD)
+                x_c_BTD = compressed_layer(x_c_BTD, *positions)
+                accumulated = relative_error(x_c_BTD, y_BTD)
+                errors.append(LayerError(layer=number, own=own, accumulated=accumulated))
+            x_BTD = y_BTD
             if on_progress is not None:
                 on_progress(number + 1, num_layers)
     return errors

@@ -12,7 +12,7 @@ from paredown.models.files.whole_file import unreadable
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
-from paredown.models.stored_inputs import INPUTS_FIELD
+from paredown.models.paredown_section import ACTIVATIONS, with_key
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ScaleDType
 
@@ -81,8 +81,8 @@ def _copied_names(source: Path) -> list[str]:
 
 def float_config(config: Mapping[str, object]) -> dict[str, object]:
     """Returns the config without its fields on codes and on the formats of their inputs."""
-    coded = ("quantization_config", INPUTS_FIELD)
-    return {name: value for name, value in config.items() if name not in coded}
+    plain = with_key(config, ACTIVATIONS, None)
+    return {name: value for name, value in plain.items() if name != "quantization_config"}
 
 
 def name_dtype(config: dict[str, object], dtype: ScaleDType) -> None:
