@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from paredown.compress.prune.sparsity import Sparsity
 from paredown.compress.schemes import SchemeRow
 from paredown.models.checkpoint import Checkpoint
 
@@ -18,6 +19,7 @@ class CompressResult:
     `untied`           the output layer was tied to the embedding and became a tensor of its own
     `clamped`          values beyond the format's range that became its largest, by tensor
     `schemes`          the schemes of the linear layers
+    `sparsity`         the zeros of the modules that were pruned, now or before; None without any
     `notes`            notes of the methods: a damping that had to grow, a fallback, ...
     `calibration`      the calibration text; None if none was needed
     `predicted_bytes`  peak memory of the calibration
@@ -33,6 +35,7 @@ class CompressResult:
     untied: bool
     clamped: dict[str, int]
     schemes: tuple[SchemeRow, ...]
+    sparsity: Sparsity | None = None
     notes: tuple[str, ...] = ()
     calibration: str | None = None
     predicted_bytes: int | None = None

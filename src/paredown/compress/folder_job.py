@@ -10,6 +10,7 @@ from paredown.compress.checked_recipe import CheckedRecipe
 from paredown.compress.compress_result import CompressResult, MadeLayers
 from paredown.compress.finish_module import finish_module
 from paredown.compress.portability import portability_notes
+from paredown.compress.prune.sparsity import count_zeros
 from paredown.compress.schemes import scheme_rows
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import naming
@@ -23,6 +24,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.folder_files import copy_files, name_dtype, write_config
 from paredown.models.files.output_folder import output_folder
 from paredown.models.files.shard_writer import write_shards
+from paredown.models.pruned_modules import with_pruned
 from paredown.models.roles import linear_places
 from paredown.models.stored_inputs import with_stored_inputs
 from paredown.progress import OnProgress
@@ -86,6 +88,7 @@ class FolderJob:
             untied=self._unties,
             clamped=self._clamped,
             schemes=tuple(scheme_rows(self._schemes, source)),
+            sparsity=count_zeros(written, self._pruned()),
             notes=tuple(self.notes),
         )
 
@@ -107,13 +110,20 @@ class FolderJob:
                 yield name, tensor
 
     def _config(self) -> dict[str, object]:
-        config = dict(self._source.config)
+        source = self._source
+        config = dict(source.config)
         name_dtype(config, self._float_dtype)
         if self._unties:
             config["tie_word_embeddings"] = False
         if self._schemes:
             config["quantization_config"] = self._quantization_config()
+        config = with_pruned(config, self._pruned(), source.names.layer_modules(source.spec))
         return with_stored_inputs(config, *self._inputs())
+
+    def _pruned(self) -> dict[str, str]:
+        """Returns the patterns of all modules that were pruned, now or before."""
+        now = {name: one.pattern.name for name, one in self._checked.prunings.items()}
+        return {**self._source.pruned, **now}
 
     def _inputs(self) -> tuple[dict[str, ActivationDType], dict[str, WeightSpec]]:
         """Returns two tables by module: the inputs that the recipe rounds differently from its

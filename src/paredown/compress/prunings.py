@@ -37,7 +37,7 @@ def resolve_prunings(
             _check(by_name[name], step, source)
             found[name] = Pruning(step=step, pattern=step.pattern)
     for name, scheme in schemes.items():
-        if name in found and not scheme.quantizer.holds_zeros(scheme.spec):
+        if name in found and not scheme.quantizer.holds_zeros:
             raise UnsupportedError(
                 f"{scheme.method} does not keep zeros: what was pruned would come back",
                 seen=f"{scheme.format} for {name}",

@@ -35,6 +35,7 @@ from paredown.models.held_notes import padded_notes
 from paredown.models.kept_layers import read_kept_layers
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
+from paredown.models.pruned_modules import read_pruned
 from paredown.models.roles import layer_vectors, model_vectors
 from paredown.models.stored_inputs import stored_inputs
 from paredown.models.text_part import text_config, text_tensors
@@ -60,6 +61,7 @@ class Checkpoint:
     `kv_scales`   the scales stored for that, by name (models/kv_scales.py)
     `inputs`      by module, what its inputs are rounded to where the files override the format
     `kept_layers` the original's number of each layer if whole layers were removed, else None
+    `pruned`      the pattern of the zeros of each linear module that the files say was pruned
     """
 
     path: Path
@@ -76,6 +78,7 @@ class Checkpoint:
     kv_scales: Mapping[str, StoredTensor] = field(default_factory=dict)
     inputs: Mapping[str, ActivationDType] = field(default_factory=dict)
     kept_layers: tuple[int, ...] | None = None
+    pruned: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -113,6 +116,7 @@ class Checkpoint:
             kv_scales=FolderTensors(tensors.files, contents.kv_scales),
             inputs=stored_inputs(whole, _input_specs(contents.forms, names)),
             kept_layers=read_kept_layers(whole, spec.num_layers),
+            pruned=read_pruned(whole, names.layer_modules(spec)),
         )
 
     @classmethod

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from paredown.errors import CheckpointError
 from paredown.models.families.family import Family, LinearModule
+from paredown.models.roles import linear_places
 from paredown.spec.experts import expert_index, role_kind
 from paredown.spec.layer import LayerSpec
+from paredown.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,11 @@ class Names:
     def modules(self, roles: Iterable[str], layer: int) -> dict[str, tuple[str, ...]]:
         """Returns the modules that hold those roles of a layer, each with all its roles."""
         return {self.linear(role, layer): self.fused(role) for role in roles}
+
+    def layer_modules(self, spec: ModelSpec) -> list[str]:
+        """Returns the linear modules of all layers, in order."""
+        names = (self.linear(role, layer) for role, layer in linear_places(spec))
+        return list(dict.fromkeys(names))
 
     def num_blocks(self, role: str, layer: LayerSpec) -> int:
         """Returns the number of row blocks in the role's module, each of which holds all its roles
