@@ -228,7 +228,7 @@ kv_cache: int8
         ),
         (
             {"steps": [{"method": "rtn", "format": "int8"}, {"method": "awq"}]},
-            "a transform stands after.*step 2",
+            "a step of the recipe stands after.*step 2",
         ),
         ({"kv_cache": "int8"}, "there are none"),
         ({"steps": [{"method": "hqq", "format": "int4", "norm": math.nan}]}, "HQQ's norm"),

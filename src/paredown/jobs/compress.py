@@ -46,8 +46,10 @@ class CompressedCheckpoint:
     def as_json(self) -> dict[str, object]:
         """Returns everything as `paredown compress --json` prints it."""
         verification = None if self.verification is None else self.verification.figures()
+        sparsity = self.written.sparsity
         return asdict(self.written) | {
             "path": str(self.written.path),
+            "sparsity": None if sparsity is None else sparsity.as_json(),
             "verification": verification,
             "not_verified": self.not_verified,
         }

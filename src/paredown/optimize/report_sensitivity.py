@@ -1,18 +1,33 @@
 """Measures and draws the sensitivity of a checkpoint's parts (docs/methods/sensitivity.md)."""
 
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paredown.compress.activations import parse_grid
+from paredown.compress.checked_recipe import check_recipe
+from paredown.compress.compress import compress
 from paredown.compress.quantize.kv_cache import KVGridDType
 from paredown.compress.quantize.rtn import RTN
+from paredown.compress.recipe_names import find_recipe
+from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.evaluate.texts.text import EvalText
 from paredown.evaluate.texts.validation_text import choose_validation_text
+from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FromQuantized, float_source
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
+from paredown.optimize.model_parts import PartKind
+from paredown.optimize.prune_sensitivity import (
+    WHOLE_LAYERS,
+    measure_layer_sensitivity,
+    measure_prune_sensitivity,
+)
 from paredown.optimize.sensitivity import (
     WINDOW_TOKENS,
     SensitivityResult,
+    SensitivityTable,
     measure_sensitivity,
     parse_format,
     parse_kinds,
@@ -23,6 +38,8 @@ from paredown.progress import OnCount
 DEFAULT_FORMAT = "int4-g128"
 DEFAULT_PARTS = "layer,role"
 DEFAULT_TOKENS = 2048
+# The windows that a pruning method calibrates on here; the order of parts settles early.
+_SAMPLES = 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +49,8 @@ class SensitivityConfig:
     `with_output`  whether to measure the output layer too, as a part of its own
     `activations`  a grid for the decoder's points ("int8-tensor"); None leaves them alone
     `kv`           a format for keys and values, layer by layer; None leaves them alone
+    `prune`        a recipe that makes zeros ("wanda-50"), or "layers" for leaving whole layers out;
+                   None prunes nothing
     `text`         a UTF-8 file to predict; None takes the validation split of the classic books
                    under $PAREDOWN_DATA, else a text that the model samples
     `num_tokens`   how many of its tokens are predicted
@@ -43,6 +62,7 @@ class SensitivityConfig:
     with_output: bool = False
     activations: str | None = None
     kv: KVGridDType | None = None
+    prune: str | None = None
     text: Path | None = None
     num_tokens: int = DEFAULT_TOKENS
     report: Path | None = None
@@ -60,6 +80,8 @@ def report_sensitivity(
     UnsupportedError for a checkpoint that is already compressed or cannot have the format.
     """
     spec, kinds = parse_format(config.format), parse_kinds(config.parts)
+    if config.prune not in (None, WHOLE_LAYERS):
+        find_recipe(config.prune)
     grid = None if config.activations is None else parse_grid(config.activations)
     if config.report is not None:
         check_report(config.report)
@@ -72,7 +94,30 @@ def report_sensitivity(
         if config.kv is not None:
             keys_and_values = measure_kv_sensitivity(checkpoint, text, config.kv, on_progress)
             result = replace(result, kv=keys_and_values)
+        if config.prune is not None:
+            pruned = _pruned_table(checkpoint, config.prune, text, kinds, on_progress)
+            result = replace(result, pruned=pruned)
     result = replace(result, notes=source.notes)
     if config.report is not None:
         write_report(result, config.report)
     return result
+
+
+def _pruned_table(
+    checkpoint: Checkpoint,
+    name: str,
+    text: EvalText,
+    kinds: Sequence[PartKind],
+    on_progress: OnCount | None,
+) -> SensitivityTable:
+    """Returns what pruning each part costs; the recipe of that name prunes all of them first."""
+    if name == WHOLE_LAYERS:
+        return measure_layer_sensitivity(checkpoint, text, on_progress)
+    checked = check_recipe(checkpoint, name)
+    windows = None
+    if checked.recipe.needs_calibration:
+        windows = calibration_windows(checkpoint, CalibrationConfig(num_samples=_SAMPLES), None)
+    with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
+        made = compress(checkpoint, Path(folder) / name, checked, calibration=windows)
+        pruned = Checkpoint.open(made.path)
+        return measure_prune_sensitivity(checkpoint, pruned, name, text, kinds, on_progress)

@@ -78,7 +78,7 @@ class SensitivityTable:
 @dataclass(frozen=True, kw_only=True)
 class SensitivityResult:
     """`activations` is None if points were not asked for, `kv` if keys and values were not
-    (optimize/kv_sensitivity.py)."""
+    (optimize/kv_sensitivity.py), `pruned` if pruning was not (optimize/prune_sensitivity.py)."""
 
     model: str
     protocol: str
@@ -86,6 +86,7 @@ class SensitivityResult:
     weights: SensitivityTable
     activations: SensitivityTable | None
     kv: SensitivityTable | None = None
+    pruned: SensitivityTable | None = None
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:

@@ -11,6 +11,7 @@ from paredown.cli.console import make_console
 from paredown.cli.options.activations import add_activations_argument
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
 from paredown.cli.options.quantized import add_quantized_argument, named_model
+from paredown.cli.options.removal import add_removal_arguments, with_removal_arguments
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.verification import add_verification_arguments, read_verify_config
 from paredown.cli.printed import say_json
@@ -34,6 +35,9 @@ examples:
   paredown compress my-model -o my-model-awq --recipe awq-gptq-int4-g128 \\
       --calibration-text my.txt
   paredown compress my-model -o my-model-mixed --recipe mixed.yaml
+  paredown compress my-model -o my-model-sparse --recipe sparsegpt-2of4-int8
+  paredown compress my-model -o my-model-smaller --recipe prune-ffn-25-int4-g128 \\
+      --recover-minutes 10
   paredown compress my-model -o my-model-int4 --text novel.txt --tokens 65536
   paredown compress model-q8_0.gguf -o small --recipe gptq-int4-g128-g64-g32 --from-quantized
 
@@ -58,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"a YAML file (docs/guide/recipes.md), or a name: {SYNTAX} (default: int4-g128)",
     )
     add_activations_argument(parser)
+    add_removal_arguments(parser)
     add_calibration_arguments(parser)
     add_verification_arguments(parser)
     add_quantized_argument(parser)
@@ -65,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    recipe = as_recipe(args.recipe)
+    recipe = with_removal_arguments(as_recipe(args.recipe), args)
     if args.activations is not None:
         recipe = with_inputs(recipe, args.activations)
     with progress_bar(recipe.name) as bar:
@@ -97,6 +102,12 @@ def _print(console: Console, result: CompressResult, source_bytes: int) -> None:
         console.print(
             f"{result.num_quantized} linear layers quantized, {len(result.kept)} tensors kept "
             "(embeddings, norms, what the recipe leaves out)"
+        )
+    if result.sparsity is not None:
+        sparsity = result.sparsity
+        console.print(
+            f"{100 * sparsity.share:.2f} % of the weights of {len(sparsity.weights)} pruned linear "
+            "layers are zero"
         )
     if result.calibration is not None:
         assert result.predicted_bytes is not None

@@ -1,4 +1,4 @@
-"""`paredown sensitivity`: shows which parts of a model lose most by quantization."""
+"""`paredown sensitivity`: shows which parts of a model lose most by quantization or pruning."""
 
 import argparse
 from pathlib import Path
@@ -26,6 +26,7 @@ EXAMPLES = """examples:
   paredown sensitivity
   paredown sensitivity my-model --format int3-g64 --by fused
   paredown sensitivity my-model --activations --grid int8-tensor --report my-model-sensitivity
+  paredown sensitivity my-model --prune wanda-50 --by layer
   paredown sensitivity my-model --kv int4     # which layers to except: serve --kv-dtype int4,0=bf16
 """
 DEFAULT_GRID = "int8-tensor"
@@ -61,6 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure keys and values in this format too, by layer (docs/methods/kv_cache.md)",
     )
     parser.add_argument(
+        "--prune",
+        help='measure pruning too, by a recipe that makes zeros (wanda-50), or "layers" for '
+        "leaving each layer out",
+        metavar="RECIPE",
+    )
+    parser.add_argument(
         "--text",
         type=Path,
         help="UTF-8 text to predict (default: from $PAREDOWN_DATA, else sampled from the model)",
@@ -87,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
         with_output=args.head,
         activations=args.grid if args.activations else None,
         kv=args.kv,
+        prune=args.prune,
         text=args.text,
         num_tokens=args.tokens,
         report=args.report,
@@ -107,9 +115,11 @@ def _print(result: SensitivityResult, report: Path | None) -> None:
         console.print(_table("activations", result.activations))
     if result.kv is not None:
         console.print(_table("keys and values", result.kv))
+    if result.pruned is not None:
+        console.print(_table("pruned", result.pruned))
     console.print(
         "KL divergence to the model as it is, nats per token. all but it: everything else is "
-        "quantized. won back: the share of everything's loss that leaving it out saves. ppl and "
+        "quantized or pruned. won back: the share of everything's loss that leaving it out saves. ppl and "
         "top-1: of the part alone.",
         style="dim",
     )
