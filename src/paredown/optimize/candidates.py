@@ -11,6 +11,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.compress_result import MadeLayers
 from paredown.compress.recipe import Recipe
+from paredown.compress.steps import RecoverStep
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality.quality import Quality, measure_quality, num_pages_for
@@ -65,7 +66,8 @@ class SearchSetup:
     are the same unless the original is quantized, as `notes` say for the proof. `folder` keeps
     candidates that took a calibration, so that none is made twice. `calibration` is None if no
     recipe needs one. `one_text` cuts as many windows from the first calibration text alone; None
-    if there is no other.
+    if there is no other. With `prune` the search has candidates that remove weights, and smaller
+    models are trained too with `recover`.
     """
 
     source: Checkpoint
@@ -80,6 +82,8 @@ class SearchSetup:
     num_threads: int | None
     one_text: Callable[[], Calibration] | None = None
     bounds: Bounds = field(default_factory=Bounds)
+    prune: bool = False
+    recover: RecoverStep | None = None
 
 
 def measure_candidates(

@@ -12,6 +12,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
+from paredown.compress.steps import RecoverStep
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, calibration_texts
@@ -42,6 +43,7 @@ from paredown.optimize.mixed_recipes import is_mixed, mixed_recipes
 from paredown.optimize.optimize_result import OptimizeResult
 from paredown.optimize.output_share import output_note
 from paredown.optimize.plot import draw_front
+from paredown.optimize.pruned_candidates import pruned_words
 from paredown.optimize.report import render_report
 from paredown.optimize.search import SearchNotes, search
 from paredown.optimize.sensitivity import WINDOW_TOKENS
@@ -69,7 +71,8 @@ PARTS_TOKENS = 1024
 class OptimizeConfig:
     """`output` and `report` are folders to write, which must not exist; None writes none. `bounds`
     without any limit allow the default loss of perplexity. `formats` are recipes; None searches
-    near the bounds. `minutes` None means no deadline."""
+    near the bounds. `minutes` None means no deadline. With `prune` the search also removes weights,
+    and trains smaller models too with `recover`."""
 
     output: Path | None = None
     report: Path | None = None
@@ -81,6 +84,8 @@ class OptimizeConfig:
     num_rounds: int = DEFAULT_ROUNDS
     num_threads: int | None = None
     calibration: CalibrationConfig = _CALIBRATION
+    prune: bool = False
+    recover: RecoverStep | None = None
 
 
 _CONFIG = OptimizeConfig()
@@ -160,6 +165,8 @@ def _optimize(
             num_threads=config.num_threads,
             one_text=one_text,
             bounds=bounds,
+            prune=config.prune,
+            recover=config.recover,
         )
         return _search(setup, recipes, skipped, config, deadline, rest)
 
@@ -224,6 +231,7 @@ def _search(
         skipped=measured.skipped,
         not_tried=notes.not_tried,
         mixes=notes.mixes,
+        pruned=pruned_words(measured.measurements, measured.recipes),
         stopped=notes.stopped,
         exit_code=notes.exit_code,
         clamped=measured.clamped,
@@ -316,6 +324,18 @@ def _write(
 
 
 def _check(config: OptimizeConfig) -> None:
+    if config.prune and config.formats is not None:
+        raise ConfigError(
+            "--prune adds candidates to a search, and --formats names all of them",
+            seen=", ".join(config.formats),
+            remedy="Leave one out; --formats takes pruned recipes too: prune-ffn-25-int4-g128.",
+        )
+    if config.recover is not None and not config.prune:
+        raise ConfigError(
+            "a recovery is for pruned candidates, and none are asked for",
+            seen=config.recover.name,
+            remedy="Give --prune too.",
+        )
     limits: Sequence[tuple[str, int]] = (
         ("--formats", 1 if config.formats is None else len(config.formats)),
         ("--tokens", config.num_tokens),

@@ -21,8 +21,8 @@ class OptimizeResult:
     belongs to the written checkpoint; if that could not be measured, `not_verified` says why.
 
     `note` says what the search decided by itself, `text_choice` how much the calibration text
-    mattered, `mixes` what the mixed candidates consist of, and `not_tried` what the time did not
-    allow. `stopped` is the signal that ended the search: then only a report is written, and
+    mattered, `mixes` what the mixed candidates consist of, `pruned` what each pruned one is worth,
+    and `not_tried` what the time did not allow. `stopped` is the signal that ended the search: then only a report is written, and
     `exit_code` is that of the signal.
     """
 
@@ -32,6 +32,7 @@ class OptimizeResult:
     skipped: list[Skipped]
     not_tried: list[Skipped]
     mixes: dict[str, str]
+    pruned: dict[str, str]
     stopped: str | None
     exit_code: int | None
     clamped: dict[str, dict[str, int]]
@@ -67,6 +68,7 @@ class OptimizeResult:
             "skipped": [asdict(one) for one in self.skipped],
             "not_tried": [asdict(one) for one in self.not_tried],
             "mixes": self.mixes,
+            "pruned": self.pruned,
             "stopped": self.stopped,
             "clamped": self.clamped,
             "notes": {name: list(notes) for name, notes in self.notes.items()},

@@ -102,10 +102,11 @@ way:</p><ul>{% for gap in result.missed %}<li><code>{{ gap.bound }}</code>
 <td>{{ "on it" if one.on_front else "–" }}</td></tr>
 {% endfor %}
 </tbody></table></div>
-{% if result.skipped or result.clamped or result.not_tried or result.mixes %}
+{% if result.skipped or result.clamped or result.not_tried or result.mixes or result.pruned %}
 <h2>Mixes, skipped and clamped</h2>
 <div class="card"><ul>
 {% for name, words in result.mixes.items() %}<li><b>{{ name }}</b>: {{ words }}</li>{% endfor %}
+{% for name, words in result.pruned.items() %}<li><b>{{ name }}</b> {{ words }}</li>{% endfor %}
 {% for one in result.not_tried %}<li>not tried <b>{{ one.name }}</b>: {{ one.reason }}</li>
 {% endfor %}
 {% for one in result.skipped %}<li><b>{{ one.name }}</b>: {{ one.reason }}</li>{% endfor %}

@@ -7,7 +7,8 @@ loss of each part (optimize/ladder.py).
 After that it makes mixes of formats by one method after another, each at the loss or cost that the
 measurements so far allow. From each mix it learns the method's gain: its loss over the sum of the
 parts' losses when rounded to nearest. The search ends when the next mix would be as good as a
-measured one, within the noise of timing.
+measured one, within the noise of timing. Where pruning is asked for, candidates that remove weights
+follow (optimize/pruned_candidates.py).
 """
 
 import time
@@ -42,6 +43,7 @@ from paredown.optimize.ladder import (
 )
 from paredown.optimize.model_parts import Part
 from paredown.optimize.output_share import MIN_OUTPUT_SHARE, OUTPUT_FORMAT, output_share
+from paredown.optimize.pruned_candidates import pruned_recipes
 from paredown.optimize.text_choice import TextChoice, compare_texts
 from paredown.progress import OnProgress
 from paredown.spec.model import ModelSpec
@@ -119,8 +121,13 @@ class _Search:
         if not self._found.measurements:
             return
         mixes = self._mixes()
-        if mixes is None:
-            return
+        if mixes is not None and self._make_mixes(mixes):
+            self._compare_texts()
+        if self._setup.prune:
+            self._make_pruned()
+
+    def _make_mixes(self, mixes: Mixes) -> bool:
+        """Makes mixes by each method in turn. Returns false where one took longer than expected."""
         # If the time allows nothing else, rounding to nearest remains.
         rounds = list(_ROUNDS)
         if not self._deadline.allows(self._estimated_s(rounds[0])):
@@ -143,9 +150,25 @@ class _Search:
             except OutOfTimeError:
                 reason = f"it took more than the {estimated:.0f} s that were expected"
                 self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
-                return
+                return False
             self._learn(method, mix, recipe)
-        self._compare_texts()
+        return True
+
+    def _make_pruned(self) -> None:
+        """Measures the pruned candidates that the time allows."""
+        setup = self._setup
+        for recipe in pruned_recipes(setup.source.spec, self._tables(), setup.recover):
+            training_s = sum(60 * (step.minutes or 0) for step in recipe.recover_steps)
+            estimated = self._estimated_s("gptq") * len(recipe.stages) + training_s
+            if not self._deadline.allows(estimated):
+                reason = f"about {estimated:.0f} s more, of {max(self._deadline.left_s, 0):.0f} s"
+                self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
+                continue
+            try:
+                self._timed("pruned", [recipe], 1.0, 1.0)
+            except OutOfTimeError:
+                reason = f"it took more than the {estimated:.0f} s that were expected"
+                self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
 
     def _compare_texts(self) -> None:
         """Calibrates the last mix on one text alone, if there are several and the time allows

@@ -8,34 +8,38 @@ from paredown.compress.steps import RecoverStep
 
 
 def add_removal_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("pruning (recipes that remove something)")
-    group.add_argument(
+    """Adds the options of a recipe that removes something."""
+    parser.add_argument(
         "--max-loss",
         type=float,
-        help="end where the predicted loss (the sum of OBS's saliencies) reaches this; the "
-        "recipe's share is the most that goes",
+        help="end pruning where the predicted loss (the sum of OBS's saliencies) reaches this; "
+        "the recipe's share is the most that goes",
         metavar="E",
+    )
+    add_recovery_arguments(parser)
+
+
+def add_recovery_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "recovery", "Trains what was pruned against the original; needs torch and time."
     )
     budget = group.add_mutually_exclusive_group()
     budget.add_argument(
-        "--recover-tokens",
-        type=int,
-        help="then train against the original for as many tokens (needs torch)",
-        metavar="N",
+        "--recover-tokens", type=int, help="for as many tokens of text", metavar="N"
     )
-    budget.add_argument(
-        "--recover-minutes",
-        type=float,
-        help="or for as many minutes",
-        metavar="M",
-    )
+    budget.add_argument("--recover-minutes", type=float, help="for as many minutes", metavar="M")
+
+
+def recover_step(args: argparse.Namespace) -> RecoverStep | None:
+    """Returns what the options ask for, None without any. Raises ConfigError."""
+    if args.recover_tokens is None and args.recover_minutes is None:
+        return None
+    return RecoverStep(num_tokens=args.recover_tokens, minutes=args.recover_minutes)
 
 
 def with_removal_arguments(recipe: Recipe, args: argparse.Namespace) -> Recipe:
     """Returns the recipe with what the options ask for. Raises ConfigError."""
     if args.max_loss is not None:
         recipe = with_max_loss(recipe, args.max_loss)
-    if args.recover_tokens is not None or args.recover_minutes is not None:
-        step = RecoverStep(num_tokens=args.recover_tokens, minutes=args.recover_minutes)
-        recipe = with_recovery(recipe, step)
-    return recipe
+    step = recover_step(args)
+    return recipe if step is None else with_recovery(recipe, step)

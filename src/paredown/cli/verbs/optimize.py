@@ -10,6 +10,7 @@ from rich.table import Table
 from paredown.cli.console import headed, make_console
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
 from paredown.cli.options.quantized import add_quantized_argument
+from paredown.cli.options.removal import add_recovery_arguments, recover_step
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
@@ -36,6 +37,7 @@ EXAMPLES = """examples:
   paredown optimize
   paredown optimize my-model -o my-model-small --max-quality-loss 2%
   paredown optimize my-model --max-mb 400 --min-decode 30 --minutes 20
+  paredown optimize my-model --prune --recover-minutes 10
   paredown optimize my-model --formats bf16,int8,int4-g128 --text novel.txt --json
 """
 # The exit code when all candidates lose too much and nothing was written.
@@ -66,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--help` explains, or mixed-BITS, as mixed-4, with a width for each layer",
         metavar="NAMES",
     )
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="try candidates that remove layers, neurons or single weights too",
+    )
+    add_recovery_arguments(parser)
     parser.add_argument(
         "--text",
         type=Path,
@@ -160,6 +168,8 @@ def run(args: argparse.Namespace) -> int:
         num_rounds=args.rounds,
         num_threads=args.threads,
         calibration=calibration_config(args),
+        prune=args.prune,
+        recover=recover_step(args),
     )
     with progress_bar("starting") as bar:
         model = FromQuantized(model=folder) if args.from_quantized else folder
@@ -197,6 +207,8 @@ def _print(result: OptimizeResult) -> None:
         console.print(f"not tried {untried.name}: {untried.reason}", style="yellow")
     for name, words in result.mixes.items():
         console.print(f"{name}: {words}", style="dim", highlight=False)
+    for name, words in result.pruned.items():
+        console.print(f"{name} {words}", style="dim", highlight=False)
     if result.note is not None:
         console.print(result.note, style="dim")
     _print_machine(console, result)

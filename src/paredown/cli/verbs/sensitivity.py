@@ -119,8 +119,8 @@ def _print(result: SensitivityResult, report: Path | None) -> None:
         console.print(_table("pruned", result.pruned))
     console.print(
         "KL divergence to the model as it is, nats per token. all but it: everything else is "
-        "quantized or pruned. won back: the share of everything's loss that leaving it out saves. ppl and "
-        "top-1: of the part alone.",
+        "quantized or pruned. won back: the share of everything's loss that leaving it out saves. "
+        "ppl and top-1: of the part alone.",
         style="dim",
     )
     console.print(f"Protocol: {result.protocol}.", style="dim")
