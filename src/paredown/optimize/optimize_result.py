@@ -22,8 +22,8 @@ class OptimizeResult:
 
     `note` says what the search decided by itself, `text_choice` how much the calibration text
     mattered, `mixes` what the mixed candidates consist of, `pruned` what each pruned one is worth,
-    and `not_tried` what the time did not allow. `stopped` is the signal that ended the search: then only a report is written, and
-    `exit_code` is that of the signal.
+    and `not_tried` what the time did not allow. `stopped` is the signal that ended the search: then
+    only a report is written, and `exit_code` is that of the signal.
     """
 
     model: str
