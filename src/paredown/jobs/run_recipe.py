@@ -1,0 +1,184 @@
+"""Runs a recipe stage by stage, each from one folder to the next: cut, prune, recover, quantize.
+
+A recipe of one pass writes its output at once. Others keep the folders of finished stages beside
+the output (jobs/stages.py), so that a killed run goes on.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.source_digest import source_digest
+from paredown.compress.compress import compress
+from paredown.compress.compress_result import CompressResult, MadeLayers
+from paredown.compress.cut.cut import cut
+from paredown.compress.folder_job import FinishCompress
+from paredown.compress.recipe import Stage
+from paredown.compress.steps import RecoverStep
+from paredown.distill.recover import recover
+from paredown.distill.training_windows import TrainingWindows
+from paredown.errors import ConfigError
+from paredown.jobs.staged_recipe import StagedRecipe
+from paredown.jobs.stages import Stages, open_stages, stages_path
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.output_folder import check_output_folder
+from paredown.progress import OnProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeTexts:
+    """The texts that a recipe may need: `calibration` windows, and `training` ones for a recovery;
+    None where the recipe needs none."""
+
+    calibration: Calibration | None = None
+    training: Callable[[RecoverStep], TrainingWindows] | None = None
+
+
+def run_recipe(
+    staged: StagedRecipe,
+    output: Path,
+    *,
+    texts: RecipeTexts,
+    overwrite: bool = False,
+    layers: MadeLayers | None = None,
+    on_progress: OnProgress | None = None,
+    finish: FinishCompress | None = None,
+) -> CompressResult:
+    """Writes what the recipe makes of its source to the folder `output`, as `compress` does.
+    `layers` are for a recipe of one pass alone. Raises what compress, cut and recover raise."""
+    if staged.checked is not None:
+        return compress(
+            staged.source,
+            output,
+            staged.checked,
+            overwrite=overwrite,
+            calibration=texts.calibration,
+            layers=layers,
+            on_progress=on_progress,
+            finish=finish,
+        )
+    check_output_folder(output, overwrite)
+    report = on_progress or (lambda what, share: None)
+    with open_stages(stages_path(output), _fingerprint(staged, texts)) as stages:
+        run = _Run(staged, texts, stages, report)
+        source = run.before_last()
+        last = staged.stages[-1]
+
+        def with_notes(folder: Path, notes: tuple[str, ...]) -> None:
+            if finish is not None:
+                finish(folder, (*stages.notes, *notes))
+
+        result = compress(
+            source,
+            output,
+            last.passes,
+            overwrite=overwrite,
+            calibration=texts.calibration if last.passes.needs_calibration else None,
+            on_progress=run.reporter(len(staged.stages) - 1),
+            finish=with_notes,
+        )
+        calibration = None if texts.calibration is None else texts.calibration.source
+        return replace(
+            result,
+            name=staged.recipe.name,
+            calibration=calibration,
+            notes=(*stages.notes, *result.notes),
+        )
+
+
+class _Run:
+    def __init__(
+        self, staged: StagedRecipe, texts: RecipeTexts, stages: Stages, report: OnProgress
+    ) -> None:
+        self._staged = staged
+        self._texts = texts
+        self._stages = stages
+        self._report = report
+
+    def before_last(self) -> Checkpoint:
+        """Runs everything but the passes of the last stage, and returns what they start from."""
+        source = self._staged.source
+        for number, stage in enumerate(self._staged.stages):
+            source = self._cut(number, stage, source)
+            if stage is self._staged.stages[-1]:
+                break
+            source = self._pruned(number, stage, source)
+            source = self._recovered(number, stage, source)
+        return source
+
+    def reporter(self, number: int) -> OnProgress:
+        """Returns the progress of one stage; all take the same share."""
+        num_stages = len(self._staged.stages)
+        prefix = f"stage {number + 1} of {num_stages}: " if num_stages > 1 else ""
+        return lambda what, share: self._report(f"{prefix}{what}", (number + share) / num_stages)
+
+    def _cut(self, number: int, stage: Stage, source: Checkpoint) -> Checkpoint:
+        if not stage.cuts:
+            return source
+
+        def make(place: Path) -> tuple[str, ...]:
+            return cut(
+                source,
+                place,
+                tuple(step.cut for step in stage.cuts),
+                calibration=self._texts.calibration,
+                on_progress=self.reporter(number),
+            ).notes
+
+        return self._stages.make(f"{number}-cut", make)
+
+    def _pruned(self, number: int, stage: Stage, source: Checkpoint) -> Checkpoint:
+        if not stage.passes.steps:
+            return source
+
+        def make(place: Path) -> tuple[str, ...]:
+            return compress(
+                source,
+                place,
+                stage.passes,
+                calibration=self._texts.calibration,
+                on_progress=self.reporter(number),
+            ).notes
+
+        return self._stages.make(f"{number}-prune", make)
+
+    def _recovered(self, number: int, stage: Stage, source: Checkpoint) -> Checkpoint:
+        step = stage.recover
+        if step is None:
+            return source
+        training = self._texts.training
+        if training is None:
+            raise ConfigError(
+                "the recipe recovers, and there is no text to train on",
+                seen=self._staged.recipe.name,
+                remedy="Give texts for training (RecipeTexts), or leave the recovery out.",
+            )
+
+        def make(place: Path) -> tuple[str, ...]:
+            return recover(
+                source,
+                self._staged.source,
+                place,
+                step,
+                training(step),
+                on_progress=self.reporter(number),
+            ).notes
+
+        return self._stages.make(f"{number}-recover", make)
+
+
+def _fingerprint(staged: StagedRecipe, texts: RecipeTexts) -> str:
+    """Returns a hash of every input that determines the bytes of the stages."""
+    parts = [
+        source_digest(staged.source),
+        json.dumps(staged.source.config, sort_keys=True),
+        repr(replace(staged.recipe, name="")),
+        "" if texts.calibration is None else texts.calibration.digest,
+        torch.__version__,
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,40 @@
+"""A recipe checked stage by stage, before any work: each stage against what the one before makes."""
+
+from dataclasses import dataclass, replace
+
+from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
+from paredown.compress.recipe import Recipe, Stage
+from paredown.models.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedRecipe:
+    """`stages` are what the recipe takes from folder to folder. `checked` is the whole recipe where
+    a single pass over `source` does it. The recipe's name has the group sizes that its layers
+    have."""
+
+    source: Checkpoint
+    recipe: Recipe
+    stages: tuple[Stage, ...]
+    checked: CheckedRecipe | None
+
+
+def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
+    """Resolves every stage against the sizes that it will find. Raises what `check_recipe` and the
+    cuts raise."""
+    spec = source.spec
+    name = recipe.name
+    stages = recipe.stages
+    for stage in stages:
+        for step in stage.cuts:
+            spec = step.cut.check(spec)
+        found = source if spec == source.spec else replace(source, spec=spec)
+        checked = check_recipe(found, stage.passes)
+        name = checked.recipe.name
+    is_single = len(stages) == 1 and not stages[0].cuts
+    return StagedRecipe(
+        source=source,
+        recipe=replace(recipe, name=name),
+        stages=stages,
+        checked=checked if is_single else None,
+    )
