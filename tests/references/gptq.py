@@ -83,8 +83,10 @@ def gptq_reference(
     spec: WeightSpec,
     dtype: ScaleDType,
     method: GPTQ,
+    mask_OI: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Signed codes [O, I], scales [O, G] and signed zero points [O, G]."""
+    """Signed codes [O, I], scales [O, G] and signed zero points [O, G]. Where `mask_OI` is false
+    the code is the zero point, and the grids are fitted to zeros."""
     num_rows, num_columns = weight_OI.shape
     size = spec.group_size or num_columns
     weight_OI = weight_OI.copy()
@@ -93,10 +95,12 @@ def gptq_reference(
     scales_OG = np.zeros((num_rows, num_columns // size))
     zeros_OG = np.zeros_like(scales_OG)
     static = method.static_groups or size == num_columns
+    mask_OI = np.ones(weight_OI.shape, bool) if mask_OI is None else mask_OI
 
     def fit_group(group: int) -> None:
         for row in range(num_rows):
-            values = weight_OI[row, group * size : (group + 1) * size]
+            columns = slice(group * size, (group + 1) * size)
+            values = weight_OI[row, columns] * mask_OI[row, columns]
             scales_OG[row, group], zeros_OG[row, group] = fit(values, spec, dtype)
 
     for group in range(num_columns // size if static else 0):
@@ -111,6 +115,8 @@ def gptq_reference(
             codes_OI[row, column] = nearest(
                 weight_OI[row, column], scales_OG[row, group], zeros_OG[row, group], spec
             )
+            if not mask_OI[row, column]:
+                codes_OI[row, column] = zeros_OG[row, group]
         values_O = (codes_OI[:, column] - zeros_OG[:, group]) * scales_OG[:, group]
         weight_OI, inverse_II = eliminate(weight_OI, inverse_II, column, values_O)
     return codes_OI, scales_OG, zeros_OG

@@ -115,7 +115,7 @@ class ColumnSolver:
         weight_CO = self._change_IO[first:last]
         near_CC = self._factor.unit_II[first:last, first:last]
         asked_CO = self._latest_IO[first:last] - weight_CO
-        shared_CO = torch.linalg.solve_triangular(
+        shared_CO: Tensor = torch.linalg.solve_triangular(
             near_CC.T, asked_CO, upper=True, unitriangular=True
         )
         return weight_CO + shared_CO

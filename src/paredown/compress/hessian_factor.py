@@ -34,6 +34,12 @@ class HessianFactor:
     added: float
     notes: tuple[str, ...]
 
+    def restored(self, values_IO: Tensor) -> Tensor:
+        """Returns [O, I] with the columns in their own order, from rows in the order `order_I`."""
+        values_OI = torch.empty_like(values_IO.T, memory_format=torch.contiguous_format)
+        values_OI[:, self.order_I] = values_IO.T
+        return values_OI
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoFactor:
