@@ -73,8 +73,8 @@ class SparseSwaps:
 
 
 class _Pairs:
-    """H for all rows. `half_I` is half its diagonal, `blocks_GMM` are the groups' own blocks. Beside
-    the diagonal |H_pu| is at most `reach_I[p]` times `size_I[u]`."""
+    """H for all rows. `half_I` is half its diagonal, `blocks_GMM` are the groups' own blocks.
+    Beside the diagonal |H_pu| is at most `reach_I[p]` times `size_I[u]`."""
 
     def __init__(self, hessian_II: Tensor, group: int) -> None:
         self.hessian_II = hessian_II
