@@ -68,9 +68,7 @@ def test_no_row_gets_worse_in_float32(
     pruned = Magnitude().prune(weight_OI.float(), HALF, Seen())
     # Values that are the best already cannot be improved, only spoilt.
     pruned = Refit().refine(weight_OI.float(), pruned, HALF, moments)
-    refined = Refit(num_iterations=num_iterations).refine(
-        weight_OI.float(), pruned, HALF, moments
-    )
+    refined = Refit(num_iterations=num_iterations).refine(weight_OI.float(), pruned, HALF, moments)
     exact_II = moments.hessian_II.double().numpy()
     for row in range(5):
         old, new = (
@@ -100,7 +98,8 @@ def test_values_that_were_changed_are_where_it_begins() -> None:
     near = Refit(num_iterations=20).refine(weight_OI, pruned, HALF, moments)
     from_near = Refit(num_iterations=1).refine(weight_OI, near, HALF, moments)
     from_old = Refit(num_iterations=1).refine(weight_OI, pruned, HALF, moments)
-    assert from_near.loss is not None and from_old.loss is not None
+    assert from_near.loss is not None
+    assert from_old.loss is not None
     assert from_near.loss < from_old.loss
 
 

@@ -24,5 +24,15 @@ class Magnitude:
         """Accepts every pattern."""
 
     def prune(self, weight_OI: Tensor, pattern: Pattern, seen: Seen) -> Pruned:
-        mask_OI = choose_mask(weight_OI.abs(), weight_OI, pattern, "matrix")
-        return Pruned(values_OI=weight_OI.masked_fill(~mask_OI, 0), mask_OI=mask_OI)
+        return by_magnitude(weight_OI, pattern)
+
+
+def by_magnitude(weight_OI: Tensor, pattern: Pattern, *notes: str) -> Pruned:
+    """Prunes by magnitude. Methods that look at more do this where they see nothing."""
+    mask_OI = choose_mask(weight_OI.abs(), weight_OI, pattern, "matrix")
+    return Pruned(values_OI=weight_OI.masked_fill(~mask_OI, 0), mask_OI=mask_OI, notes=notes)
+
+
+def instead_of(why: str) -> str:
+    """Returns the note of a method that pruned by magnitude."""
+    return f"pruned by magnitude instead: {why}"

@@ -3,13 +3,12 @@
 Shapes: O output rows, I input columns. A mask [O, I] is true where a weight stays.
 """
 
-import itertools
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from paredown.compress.prune.pattern import NOfM, Pattern
+from paredown.compress.prune.pattern import NOfM, Pattern, Share
 from paredown.errors import CheckpointError
 
 # The weights that compete for a share: those of one output row, or of the whole matrix.
@@ -37,16 +36,21 @@ def choose_mask(
     if isinstance(pattern, NOfM):
         pattern.check_columns(num_columns)
         scores_RC = scores_OI.reshape(-1, pattern.m)
-        counts = [pattern.m - pattern.n] * scores_RC.shape[0]
+        counts_R = torch.full((scores_RC.shape[0],), pattern.m - pattern.n)
     elif compared == "row":
         scores_RC = scores_OI
-        ends = [pattern.num_removed(row * num_columns) for row in range(num_rows + 1)]
-        counts = [end - start for start, end in itertools.pairwise(ends)]
+        counts_R = removed_by_row(pattern, num_rows, num_columns)
     else:
         scores_RC = scores_OI.reshape(1, -1)
-        counts = [pattern.num_removed(scores_OI.numel())]
-    removed_RC = _lowest(scores_RC, torch.tensor(counts))
+        counts_R = torch.tensor([pattern.num_removed(scores_OI.numel())])
+    removed_RC = _lowest(scores_RC, counts_R)
     return ~removed_RC.reshape(num_rows, num_columns) & (weight_OI != 0)
+
+
+def removed_by_row(share: Share, num_rows: int, num_columns: int) -> Tensor:
+    """Returns how many weights of each row go, so that those of the matrix are exactly right."""
+    ends = [share.num_removed(row * num_columns) for row in range(num_rows + 1)]
+    return torch.tensor(ends).diff()
 
 
 def _lowest(scores_RC: Tensor, counts_R: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from paredown.compress.prune.layer_loss import layer_loss
-from paredown.compress.prune.magnitude import Magnitude
+from paredown.compress.prune.magnitude import by_magnitude, instead_of
 from paredown.compress.prune.mask import choose_mask
 from paredown.compress.prune.method import Pruned, Seen
 from paredown.compress.prune.pattern import Pattern
@@ -34,11 +34,7 @@ class Wanda:
         # The sum of squares of a column is H's diagonal, but for a factor that all columns share.
         norms_I = hessian_II.diagonal().clamp(min=0).sqrt().to(weight_OI.dtype)
         if not bool(norms_I.any()):
-            pruned = Magnitude().prune(weight_OI, pattern, seen)
-            note = "pruned by magnitude instead: no input but zeros was seen"
-            return Pruned(
-                values_OI=pruned.values_OI, mask_OI=pruned.mask_OI, notes=(note,), loss=0.0
-            )
+            return by_magnitude(weight_OI, pattern, instead_of("no input but zeros was seen"))
         mask_OI = choose_mask(weight_OI.abs() * norms_I, weight_OI, pattern, "row")
         return Pruned(
             values_OI=weight_OI.masked_fill(~mask_OI, 0),
