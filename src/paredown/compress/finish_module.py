@@ -81,7 +81,7 @@ def _one_by_one(
         mask_OI: Tensor | None = pruned.mask_OI
         weight_OI, notes = pruned.values_OI.to(weight_OI.dtype), pruned.notes
     else:
-        mask_OI = held_zeros(weight_OI, is_recorded=work.was_pruned)
+        mask_OI = held_zeros(weight_OI, recorded=work.was_pruned)
     if work.scheme is None:
         return Finished(weight=None, values_OI=weight_OI, notes=notes)
     target = replace(work.target, mask_OI=mask_OI)

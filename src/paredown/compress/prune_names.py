@@ -9,9 +9,14 @@ recover-10m for ten minutes.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from paredown.compress.cut.cuts import CUTS
+from paredown.compress.cut.experts import CutExperts
+from paredown.compress.cut.ffn import CutNeurons
+from paredown.compress.cut.heads import CutHeads
+from paredown.compress.cut.layers import CutLayers
+from paredown.compress.cut.method import Cut
 from paredown.compress.methods import PRUNERS, REFINEMENTS
 from paredown.compress.prune.method import Pruner
 from paredown.compress.prune.pattern import find_pattern
@@ -23,6 +28,13 @@ CUT = "prune"
 RECOVER = "recover"
 # Methods with other options than their defaults.
 NAMED_PRUNERS: dict[str, Pruner] = {"rose": SparseGPT(order="loss")}
+# What the amount in a name is: percent, and for layers a number of them.
+_CUT_AMOUNTS: dict[str, Callable[[float], Cut]] = {
+    "ffn": lambda percent: CutNeurons(share=percent / 100),
+    "heads": lambda percent: CutHeads(share=percent / 100),
+    "layers": lambda num: CutLayers(num=int(num)),
+    "experts": lambda percent: CutExperts(share=percent / 100),
+}
 _BUDGETS: dict[str, Budget] = {"global": "global", "loss": "loss"}
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(m?)")
@@ -110,7 +122,7 @@ def _cut(words: list[str], name: str) -> CutStep:
             remedy=f"Write one of {_listed(CUTS)} and a number: {CUT}-ffn-25, {CUT}-layers-4.",
         )
     del words[:3]
-    return CutStep(cut=CUTS[unit].of(float(amount)))
+    return CutStep(cut=_CUT_AMOUNTS[unit](float(amount)))
 
 
 def _recover(words: list[str], name: str) -> RecoverStep:

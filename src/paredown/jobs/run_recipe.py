@@ -20,8 +20,9 @@ from paredown.compress.cut.cut import cut
 from paredown.compress.folder_job import FinishCompress
 from paredown.compress.recipe import Stage
 from paredown.compress.steps import RecoverStep
-from paredown.distill.recover import recover
-from paredown.distill.training_windows import TrainingWindows
+from paredown.distill.recover import RecoverConfig, recover
+from paredown.distill.rows import Rows
+from paredown.distill.train_config import TrainConfig
 from paredown.errors import ConfigError
 from paredown.jobs.staged_recipe import StagedRecipe
 from paredown.jobs.stages import Stages, open_stages, stages_path
@@ -32,11 +33,12 @@ from paredown.progress import OnProgress
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeTexts:
-    """The texts that a recipe may need: `calibration` windows, and `training` ones for a recovery;
-    None where the recipe needs none."""
+    """The texts that a recipe may need: `calibration` windows, and `training` rows for a recovery;
+    None where the recipe needs none. `num_threads` train; None is all cores."""
 
     calibration: Calibration | None = None
-    training: Callable[[RecoverStep], TrainingWindows] | None = None
+    training: Callable[[RecoverStep], Rows] | None = None
+    num_threads: int | None = None
 
 
 def run_recipe(
@@ -160,14 +162,20 @@ class _Run:
             )
 
         def make(place: Path) -> tuple[str, ...]:
-            return recover(
+            train = TrainConfig(
+                num_tokens=step.num_tokens,
+                minutes=step.minutes,
+                num_threads=self._texts.num_threads,
+            )
+            done = recover(
                 source,
                 self._staged.source,
                 place,
-                step,
+                RecoverConfig(train=train),
                 training(step),
                 on_progress=self.reporter(number),
-            ).notes
+            )
+            return (f"recovery: {done.training.words}",)
 
         return self._stages.make(f"{number}-recover", make)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
+from paredown.compress.cut.cut import check_cuts
 from paredown.compress.recipe import Recipe, Stage
 from paredown.models.checkpoint import Checkpoint
 
@@ -26,9 +27,10 @@ def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
     name = recipe.name
     stages = recipe.stages
     for stage in stages:
-        for step in stage.cuts:
-            spec = step.cut.check(spec)
         found = source if spec == source.spec else replace(source, spec=spec)
+        if stage.cuts:
+            spec = check_cuts(found, [step.cut for step in stage.cuts])
+            found = replace(source, spec=spec)
         checked = check_recipe(found, stage.passes)
         name = checked.recipe.name
     is_single = len(stages) == 1 and not stages[0].cuts
