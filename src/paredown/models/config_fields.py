@@ -1,6 +1,6 @@
 """Writes the sizes of a changed spec back into its family's config.json."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.config import family_from_config, spec_from_config
@@ -11,13 +11,18 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 
 
-def config_of(spec: ModelSpec, source: Mapping[str, object]) -> dict[str, object]:
-    """Returns the config `source` with the fields that differ in `spec` replaced. Raises
-    UnsupportedError where the family's config cannot express the model."""
+def config_of(
+    spec: ModelSpec, source: Mapping[str, object], kept_layers: Sequence[int] | None = None
+) -> dict[str, object]:
+    """Returns the config `source` with the fields that differ in `spec` replaced. Where layers were
+    removed, `kept_layers` has their numbers in `source`. Raises UnsupportedError where the family's
+    config cannot express the model."""
     family = family_from_config(source)
     before = spec_from_config(source)
     if spec == before:
         return dict(source)
+    if kept_layers is not None:
+        source = _with_layers(source, family, kept_layers)
     wanted, known = _fields(spec, family), _fields(before, family)
     changed = {name: value for name, value in wanted.items() if known.get(name) != value}
     # A size that the config leaves to be derived is written only if the derived value would now be
@@ -34,6 +39,18 @@ def config_of(spec: ModelSpec, source: Mapping[str, object]) -> dict[str, object
         seen=_difference(spec, before),
         remedy="Give all layers the same sizes, those that the family's config has fields for.",
     )
+
+
+def _with_layers(
+    source: Mapping[str, object], family: Family, kept_layers: Sequence[int]
+) -> dict[str, object]:
+    """Returns the config with the entries of these layers in its lists of all layers."""
+    lists = {name: source.get(name) for name in family.layer_lists}
+    return {**source} | {
+        name: [one[layer] for layer in kept_layers]
+        for name, one in lists.items()
+        if isinstance(one, list) and len(one) > max(kept_layers)
+    }
 
 
 def _fields(spec: ModelSpec, family: Family) -> dict[str, object]:
@@ -59,6 +76,13 @@ def _fields(spec: ModelSpec, family: Family) -> dict[str, object]:
         found[family.config_fields["layer_types"]] = [
             FULL if window is None else SLIDING for window in windows
         ]
+    if "rotary_layers" in family.config_fields:
+        found[family.config_fields["rotary_layers"]] = [
+            int(layer.attention.rotary is not None) for layer in spec.layers
+        ]
+    if "expert_step" in family.config_fields:
+        # Every layer that the list of dense ones does not name.
+        found[family.config_fields["expert_step"]] = 1
     if "dense_layers" in family.config_fields:
         found[family.config_fields["dense_layers"]] = [
             number for number, layer in enumerate(spec.layers) if not layer.has_experts

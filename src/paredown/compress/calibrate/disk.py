@@ -1,7 +1,8 @@
 """Predicts how much disk a calibration's activations will take at their peak.
 
 During a layer there are three files: its inputs, an intermediate one, and the next one that is
-being made (passes.py). One of them may hold attention's heads, the others hidden states. Codes of
+being made (passes.py). One of them may hold attention's heads, the others hidden states. A cut has
+three more, those of the original's hidden states (compress/cut/cut_walk.py). Codes of
 finished layers are smaller, about as large as the final checkpoint.
 """
 
@@ -15,22 +16,28 @@ from paredown.errors import CapacityError
 from paredown.units import format_bytes
 
 _NUM_HIDDEN = 2
+# The files of hidden states of a second stream.
+NUM_ORIGINAL = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationDisk:
     """The disk space for `num_sequences` windows of `num_tokens` tokens. A token has `hidden_size`
-    numbers, or `heads_size` for the outputs of all attention heads."""
+    numbers, or `heads_size` for the outputs of all attention heads. `num_more` counts files of
+    hidden states besides those of every walk."""
 
     num_sequences: int
     num_tokens: int
     hidden_size: int
     heads_size: int
+    num_more: int = 0
 
     @property
     def num_columns(self) -> int:
         """The numbers per token in all files together."""
-        return _NUM_HIDDEN * self.hidden_size + max(self.hidden_size, self.heads_size)
+        return (_NUM_HIDDEN + self.num_more) * self.hidden_size + max(
+            self.hidden_size, self.heads_size
+        )
 
     @property
     def total(self) -> int:

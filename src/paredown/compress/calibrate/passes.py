@@ -33,8 +33,9 @@ class Passes:
         self._sum: ActivationFile | None = None
 
     def observe(self, tap: Tap, points: Collection[str]) -> None:
-        """Lets `tap` see the values at `points`, inputs of linear layers. Everything before the
-        first point is finished, so its values may be kept after the pass."""
+        """Lets `tap` see the values at `points`, inputs of linear layers, and the sum after
+        attention before those that follow it. Everything before the first point is finished, so
+        its values may be kept after the pass."""
         first, last = _first_point(points), last_point(points)
         if self._sum is not None:
             self._run(tap, last)
@@ -65,12 +66,14 @@ class Passes:
     def _run(self, tap: Tap, last: str) -> None:
         with self._block.tapped(stopping(tap, last)):
             for sum_BTD, x_BTD in self._known_sums():
+                tap(_SUM, sum_BTD)
                 with suppress(StopForwardError):
                     self._block.layer.add_mlp(sum_BTD, x_BTD)
 
     def _sums(self, tap: Tap, last: str) -> Iterator[Tensor]:
         """Yields the sums after attention; `tap` sees the pass up to `last`."""
         for sum_BTD, x_BTD in self._known_sums():
+            tap(_SUM, sum_BTD)
             with self._block.tapped(stopping(tap, last)), suppress(StopForwardError):
                 self._block.layer.add_mlp(sum_BTD, x_BTD)
             yield sum_BTD

@@ -47,9 +47,7 @@ def remove_units(
 
 
 class _Surgeon:
-    def __init__(
-        self, weight_OI: Tensor, hessian_II: Tensor, num_units: int, damp: float
-    ) -> None:
+    def __init__(self, weight_OI: Tensor, hessian_II: Tensor, num_units: int, damp: float) -> None:
         self._weight_OI = weight_OI.double()
         self._inverse_II = _inverse(hessian_II, damp)
         self._num_columns = weight_OI.shape[1] // num_units
@@ -83,7 +81,8 @@ class _Surgeon:
         blocks_USS = self._inverse_II.view(num_units, size, num_units, size)[starts, :, starts]
         parts_UOS = self._weight_OI.view(-1, num_units, size).transpose(0, 1)
         solved_USO = torch.linalg.solve(blocks_USS, parts_UOS.mT)
-        return (parts_UOS.mT * solved_USO).sum((1, 2)) / 2
+        costs_U: Tensor = (parts_UOS.mT * solved_USO).sum((1, 2)) / 2
+        return costs_U
 
 
 def _inverse(hessian_II: Tensor, damp: float) -> Tensor:

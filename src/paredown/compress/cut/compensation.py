@@ -43,9 +43,7 @@ class FitSums:
             if self._cross_OI is None:
                 assert self.num_rows == 0
                 self._cross_OI = torch.zeros_like(self._weight_OI)
-            self._cross_OI.addmm_(
-                target_NO.T, x_NI, beta=self.num_rows / total, alpha=2 / total
-            )
+            self._cross_OI.addmm_(target_NO.T, x_NI, beta=self.num_rows / total, alpha=2 / total)
         self.num_rows = total
 
     @property

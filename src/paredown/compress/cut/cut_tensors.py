@@ -43,7 +43,9 @@ class CutTensors(Mapping[str, StoredTensor]):
         for index, units in enumerate(kept):
             parts |= _layer_parts(source, spec, index, units)
         taken = {part.source for part in parts.values()}
-        in_layers = {name for layer in range(source.spec.num_layers) for name in _names(source, layer)}
+        in_layers = {
+            name for layer in range(source.spec.num_layers) for name in _names(source, layer)
+        }
         assert taken <= in_layers
         # The order of the source, with the layers where the first of them stood.
         self._parts: dict[str, _Part] = {}

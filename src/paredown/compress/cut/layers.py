@@ -1,16 +1,14 @@
-"""Removes whole layers, those that change the residual least: the block influence of ShortGPT
-(arXiv 2403.03853), 1 - cos(a layer's input, its output), as a mean over tokens.
+"""Removes whole layers, those that are missed least (layer_costs.py).
 
 The layer before a removed one gets a `down` that also gives what the removed one added, as well as
-least squares can (compensation.py)."""
+least squares can (compensation.py). So a layer costs what this leaves. Without compensation it
+costs its block influence: 1 - cos(input, output), as a mean over tokens (ShortGPT, arXiv
+2403.03853).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
-
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from paredown.compress.cut.method import Compensation, Unit
 from paredown.errors import ConfigError
@@ -46,25 +44,8 @@ class CutLayers:
         return replace(spec, layers=spec.layers[self.num :])
 
 
-class InfluenceSum:
-    """Sums 1 - cos over the tokens so far."""
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._num_tokens = 0
-
-    def add(self, x_BTD: Tensor, y_BTD: Tensor) -> None:
-        cosines_BT = functional.cosine_similarity(x_BTD, y_BTD, dim=-1)
-        self._sum += float((1 - cosines_BT).sum(dtype=torch.float64))
-        self._num_tokens += cosines_BT.numel()
-
-    @property
-    def mean(self) -> float:
-        return self._sum / self._num_tokens
-
-
-def kept_layers(influences: Sequence[float], num_removed: int) -> tuple[int, ...]:
+def kept_layers(costs: Sequence[float], num_removed: int) -> tuple[int, ...]:
     """Returns the layers that stay, in order. Among equals the later one goes: it has fewer layers
     after it."""
-    order = sorted(range(len(influences)), key=lambda layer: (influences[layer], -layer))
+    order = sorted(range(len(costs)), key=lambda layer: (costs[layer], -layer))
     return tuple(sorted(order[num_removed:]))

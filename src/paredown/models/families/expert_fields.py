@@ -21,6 +21,7 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "num_experts_per_token": "num_experts_per_tok",
     "expert_size": "moe_intermediate_size",
     "dense_layers": "mlp_only_layers",
+    "expert_step": "decoder_sparse_step",
 }
 
 

@@ -42,6 +42,7 @@ class Family:
     `embedding`, `position_embedding`, `output`   modules
     `output_aliases`   what Transformers calls the output layer beside its name in the files
     `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
+    `layer_lists`   fields of config.json that are lists with an entry for each layer
     `noted`      fields that published configs carry and the class in Transformers passes over: a
                  note says so, where another family would refuse them
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
@@ -59,6 +60,7 @@ class Family:
     output: str = "lm_head"
     output_aliases: tuple[str, ...] = ()
     routers: Mapping[str, str] = field(default_factory=dict)
+    layer_lists: tuple[str, ...] = ("layer_types",)
     noted: tuple[str, ...] = ()
     ignorable: tuple[str, ...] = ()
     config_fields: Mapping[str, str] = field(default_factory=dict)

@@ -66,5 +66,6 @@ GRANITE_MOE_HYBRID = replace(
         **gated_rotary.CONFIG_FIELDS,
         "mlp_size": "shared_intermediate_size",
     },
+    layer_lists=("layer_types", "layers_block_type"),
     gguf=None,
 )

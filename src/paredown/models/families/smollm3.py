@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from paredown.errors import CheckpointError
+from paredown.models.families import gated_rotary
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import (
     FULL,
@@ -75,6 +76,12 @@ SMOLLM3 = replace(
     LLAMA,
     model_type="smollm3",
     read_spec=read_spec,
+    config_fields={
+        **gated_rotary.CONFIG_FIELDS,
+        "layer_types": "layer_types",
+        "rotary_layers": "no_rope_layers",
+    },
+    layer_lists=("layer_types", "no_rope_layers"),
     gguf=GGUFRows(
         architecture="smollm3",
         class_name="SmolLM3ForCausalLM",
