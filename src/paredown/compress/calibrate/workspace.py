@@ -11,9 +11,7 @@ files are complete. The folder must be the user's own (files/own_folder.py), sin
 become weights.
 """
 
-import fcntl
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,21 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.compress.calibrate.activation_file import ActivationFile
-from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.files.new_file import PRIVATE
+from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.files.own_file import read_own_file
-from paredown.files.own_folder import make_own_folder
-from paredown.files.refused_file import RefusedFileError
 from paredown.formats.tensor import StoredTensor
+from paredown.models.files.locked_folder import LOCK, check_locked_folder, locked_folder
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.files.whole_file import whole_file
-from paredown.shell_word import shell_path
 from paredown.units import MEBI
 
 STATE = "state.json"
 # The prefix of activation files.
 INPUTS = "inputs-"
-LOCK = "lock"
 # All names that a run gives to files here, temporary ones included; no other file is removed.
 _OWN_NAME = re.compile(
     r"state\.json|inputs-\d{5}(-\w+)?\.(f32|partial)|layer-\d{5}\.safetensors"
@@ -108,8 +102,7 @@ class Workspace:
 def check_workspace(path: Path) -> None:
     """Checks the folder before long work. Raises OutputError for one that another user could have
     made."""
-    if os.path.lexists(path):
-        _make(path)
+    check_locked_folder(path)
 
 
 @contextmanager
@@ -118,19 +111,7 @@ def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
     on errors that would occur again; a kill, an interrupt or a full disk leaves it. Raises
     OutputError if another process works there, if it cannot be made, or if another user could have
     made its contents."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _make(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        lock = os.open(path / LOCK, flags, PRIVATE)
-    except OSError as error:
-        raise OutputError(
-            f"the folder for calibration {path} cannot be made",
-            seen=error.strerror or error,
-            remedy="Choose another output folder.",
-        ) from error
-    try:
-        _take(lock, path)
+    with locked_folder(path, "calibration"):
         workspace = _read(path, fingerprint)
         try:
             yield workspace
@@ -139,30 +120,6 @@ def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
                 _remove(path)
             raise
         _remove(path)
-    finally:
-        os.close(lock)
-
-
-def _make(path: Path) -> None:
-    try:
-        make_own_folder(path)
-    except RefusedFileError as error:
-        raise OutputError(
-            f"{path} is not a folder that an earlier run of yours can have left, so it is not used",
-            seen=error.strerror,
-            remedy=f"Remove it (`rm -r {shell_path(path)}`), or choose another output.",
-        ) from error
-
-
-def _take(lock: int, path: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise OutputError(
-            "another process calibrates for the same output folder",
-            seen=path,
-            remedy="Wait for it, or choose another output folder.",
-        ) from error
 
 
 def _read(path: Path, fingerprint: str) -> Workspace:
