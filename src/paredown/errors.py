@@ -56,6 +56,10 @@ class OutputError(ParedownError):
     """An output could not be written (it exists already, the disk is full, ...)."""
 
 
+class TrainingError(ParedownError):
+    """A training went astray: a loss or a gradient is no number any more."""
+
+
 class InstallationError(ParedownError, ImportError):
     """The installation lacks something, or holds parts that do not fit each other."""
 

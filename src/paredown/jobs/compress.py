@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.calibrate.workspace import workspace_path
+from paredown.compress.calibrate.workspace import check_workspace, workspace_path
 from paredown.compress.checked_recipe import check_recipe
 from paredown.compress.compress import compress
 from paredown.compress.compress_result import CompressResult
@@ -13,7 +13,6 @@ from paredown.compress.recipe_file import read_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.verify.verification import Verification
-from paredown.files.work_folder import check_work_folder
 from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FloatSource, FromQuantized, float_source
 from paredown.jobs.verifier import Verifier
@@ -96,7 +95,7 @@ def compress_and_verify(
         checked = check_recipe(source.floats, recipe)
         needed = recipe.needs_calibration
         if needed:
-            check_work_folder(workspace_path(output))
+            check_workspace(workspace_path(output))
         windows = calibration_windows(source.original, calibration, num_threads) if needed else None
         verifier = None
         if verify is not None:

@@ -9,12 +9,11 @@ from typing import Literal
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.source_digest import source_digest
-from paredown.compress.calibrate.workspace import open_workspace, workspace_path
+from paredown.compress.calibrate.workspace import check_workspace, open_workspace, workspace_path
 from paredown.compress.convert.importance_file import read_importance, write_importance
 from paredown.compress.importance import Importance
 from paredown.errors import OutputError
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
-from paredown.files.work_folder import check_work_folder
 from paredown.jobs.calibration_windows import calibration_windows
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
@@ -91,7 +90,7 @@ def _calibrated(
     # A job that only reads files needs no PyTorch.
     from paredown.compress.calibrate.importance_walk import importance_walk
 
-    check_work_folder(workspace_path(output))
+    check_workspace(workspace_path(output))
     windows = calibration_windows(source, config.calibration, num_threads)
     parts = [
         "importance",

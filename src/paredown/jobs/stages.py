@@ -17,8 +17,8 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.files.own_file import read_own_file
-from paredown.files.work_folder import locked_work_folder
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.locked_folder import locked_folder
 from paredown.models.files.whole_file import whole_file
 from paredown.units import MEBI
 
@@ -71,8 +71,8 @@ class Stages:
 def open_stages(path: Path, fingerprint: str) -> Iterator[Stages]:
     """Resumes a run of the same fingerprint, or starts anew. The folder is removed at the end, and
     on errors that would occur again; a kill, an interrupt or a full disk leaves it. Raises
-    OutputError as `locked_work_folder` does."""
-    with locked_work_folder(path):
+    OutputError as `locked_folder` does."""
+    with locked_folder(path, "stages"):
         stages = _read(path, fingerprint)
         try:
             yield stages

@@ -21,8 +21,8 @@ from pathlib import Path
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.files.own_file import read_own_file
-from paredown.files.work_folder import LOCK, locked_work_folder
 from paredown.formats.tensor import StoredTensor
+from paredown.models.files.locked_folder import LOCK, check_locked_folder, locked_folder
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.files.whole_file import whole_file
 from paredown.units import MEBI
@@ -99,13 +99,19 @@ class Workspace:
             file.write((json.dumps(state, indent=2) + "\n").encode())
 
 
+def check_workspace(path: Path) -> None:
+    """Checks the folder before long work. Raises OutputError for one that another user could have
+    made."""
+    check_locked_folder(path)
+
+
 @contextmanager
 def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
     """Resumes a run of the same fingerprint, or starts anew. The folder is removed at the end, and
     on errors that would occur again; a kill, an interrupt or a full disk leaves it. Raises
     OutputError if another process works there, if it cannot be made, or if another user could have
     made its contents."""
-    with locked_work_folder(path):
+    with locked_folder(path, "calibration"):
         workspace = _read(path, fingerprint)
         try:
             yield workspace

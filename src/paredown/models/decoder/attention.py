@@ -13,8 +13,9 @@ from paredown.spec.attention import Attention, QueryTemperature
 from paredown.spec.attention_sinks import AttentionSinks
 
 # A layer's positions: the rotation table, if there is one, and the mask. The mask is true where a
-# query (row) may see a key (column), before the layer's window narrows it.
-Positions = tuple[RotationTable | None, Tensor]
+# query (row) may see a key (column), before the layer's window narrows it. A fused layer may have
+# None where each token sees all before it: half of the scores are then not computed.
+Positions = tuple[RotationTable | None, Tensor | None]
 
 
 def position_inputs(
@@ -47,18 +48,20 @@ class HeadMixer:
         if table is not None:
             q_BHTC, k_BKTC = rotate(q_BHTC, table), rotate(k_BKTC, table)
         if attention.temperature is not None:
-            growth_T1 = query_growth(attention.temperature, torch.arange(q_BHTC.shape[2]))
+            positions_T = _positions(mask_TT, q_BHTC.shape[2])
+            growth_T1 = query_growth(attention.temperature, positions_T)
             q_BHTC, unturned_BHTC = q_BHTC * growth_T1, unturned_BHTC * growth_T1
         q_BHTC, k_BKTC, v_BKTC = tap("q", q_BHTC), tap("k", k_BKTC), tap("v", v_BKTC)
         k_BHTC = k_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
         v_BHTC = v_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
-        mask_TT = self.visible(mask_TT)
+        mask_TT = None if mask_TT is None else self.visible(mask_TT)
         if self.is_fused and attention.soft_cap is None:
             assert self.sinks is None
             mixed_BHTC = functional.scaled_dot_product_attention(
-                q_BHTC, k_BHTC, v_BHTC, mask_TT, scale=attention.scale
+                q_BHTC, k_BHTC, v_BHTC, mask_TT, is_causal=mask_TT is None, scale=attention.scale
             )
         else:
+            assert mask_TT is not None
             scores_BHTT = q_BHTC @ k_BHTC.transpose(-1, -2) * attention.score_scale
             if self.sinks is not None and table is not None:
                 self._meet_sinks(
@@ -91,6 +94,14 @@ class HeadMixer:
         scores_BHTT[..., : self.sinks.num_sink_tokens] = scores_BHTS
 
 
+def _positions(mask_TT: Tensor | None, num_tokens: int) -> Tensor:
+    """Returns the position of each token in its own text. Where rows of several texts have masks
+    of their own, [B, 1, T, T], that is how many tokens it sees before it."""
+    if mask_TT is None or mask_TT.dim() == 2:
+        return torch.arange(num_tokens)
+    return mask_TT.sum(-1) - 1
+
+
 def rotate_in_cache(q_BHTC: Tensor, table: RotationTable, sinks: AttentionSinks) -> Tensor:
     """Rotates queries for their scores against the sinks."""
     return rotate(q_BHTC, table_in_cache(table, sinks))
@@ -99,7 +110,7 @@ def rotate_in_cache(q_BHTC: Tensor, table: RotationTable, sinks: AttentionSinks)
 def query_growth(temperature: QueryTemperature, positions_T: Tensor) -> Tensor:
     """Returns the factors [T, 1] for queries at these positions."""
     rounds_T = positions_T // temperature.num_positions
-    return (1 + temperature.beta * (1 + rounds_T).double().log()).float()[:, None]
+    return (1 + temperature.beta * (1 + rounds_T).double().log()).float()[..., None]
 
 
 def capped(x: Tensor, soft_cap: float) -> Tensor:

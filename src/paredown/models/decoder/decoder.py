@@ -79,14 +79,22 @@ class Decoder(nn.Module):
     def predict(self, x_BTD: Tensor, output_VD: Tensor | None = None) -> Tensor:
         """Returns logits [B, T, V] from the output of the last layer. `output_VD` replaces the
         output layer's weight."""
-        output = self.spec.output
-        if output_VD is None:
-            output_VD = (self.embedding if output.is_tied else self.output).weight
+        weight_VD, bias_V = self.output_layer()
         normed_BTD = self.tap("output_input", self.final_norm(x_BTD))
-        bias_V = self.output.bias if output.has_bias else None
-        logits_BTV = functional.linear(normed_BTD, output_VD, bias_V)
+        logits_BTV = functional.linear(
+            normed_BTD, weight_VD if output_VD is None else output_VD, bias_V
+        )
+        return self.tap("logits", self.scaled_logits(logits_BTV))
+
+    def output_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Returns the output layer's weight [V, D], which may be the embedding's, and its bias."""
+        output = self.spec.output
+        weight_VD = (self.embedding if output.is_tied else self.output).weight
+        return weight_VD, self.output.bias if output.has_bias else None
+
+    def scaled_logits(self, products_V: Tensor) -> Tensor:
+        """Returns logits [..., V] from what the output layer computes."""
+        output = self.spec.output
         if output.multiplier != 1:
-            logits_BTV = logits_BTV * output.multiplier
-        if output.soft_cap is not None:
-            logits_BTV = capped(logits_BTV, output.soft_cap)
-        return self.tap("logits", logits_BTV)
+            products_V = products_V * output.multiplier
+        return products_V if output.soft_cap is None else capped(products_V, output.soft_cap)

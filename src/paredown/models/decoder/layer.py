@@ -22,6 +22,7 @@ class Layer(nn.Module):
     attention is a single call: several times faster, but scores and probabilities pass no tap.
 
     `mask_TT` is true where a query (row) may see a key (column); the layer's window narrows it.
+    None is the mask of a causal layer that is fused.
     """
 
     def __init__(self, model: ModelSpec, index: int, sinks: AttentionSinks | None = None) -> None:
@@ -40,7 +41,7 @@ class Layer(nn.Module):
         for role, (num_rows, num_columns) in model.router_shapes(index).items():
             self._place(role, nn.Linear(num_columns, num_rows, bias=False))
 
-    def forward(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor | None) -> Tensor:
         mixed_BTO = self.mix_heads(self.normed("attention_norm", x_BTD), table, mask_TT)
         return self.add_mlp(self.add_attention(x_BTD, mixed_BTO), x_BTD)
 
@@ -69,13 +70,17 @@ class Layer(nn.Module):
         y_BTD = self.tap("mlp_output", self.mlp(normed_BTD))
         return self.tap("mlp_sum", self._added(sum_BTD, "mlp_output_norm", y_BTD))
 
-    def attention(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
+    def attention(
+        self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor | None
+    ) -> Tensor:
         return self.project(self.mix_heads(x_BTD, table, mask_TT))
 
     def project(self, mixed_BTO: Tensor) -> Tensor:
         return self.apply_linear("o", self.tap("o_input", mixed_BTO))
 
-    def mix_heads(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
+    def mix_heads(
+        self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor | None
+    ) -> Tensor:
         """Computes attention up to the point "o_input", with all heads of a token side by side."""
         q_BHTC, k_BKTC, v_BKTC = self.all_heads(x_BTD)
         mixer = HeadMixer(

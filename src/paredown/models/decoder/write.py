@@ -20,7 +20,7 @@ from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.stored_rows import stored_rows
 from paredown.models.files.folder_files import copy_files, float_config, name_dtype, write_config
-from paredown.models.files.output_folder import output_folder
+from paredown.models.files.output_folder import Finish, output_folder
 from paredown.models.files.shard_writer import write_shards
 from paredown.models.roles import layer_vectors, linear_roles, model_vectors
 from paredown.spec.weight import ScaleDType
@@ -37,11 +37,13 @@ def write_decoder(
     *,
     dtype: ScaleDType | None = None,
     overwrite: bool = False,
+    finish: Finish | None = None,
 ) -> dict[str, int]:
     """Writes the folder `output`, which appears whole or not at all, with the tokenizer and config
     of `source`. Config fields of changed sizes are updated. Weights are rounded to `dtype`; None
-    keeps the dtype that each has in `source`, and float32 where it is stored as codes. Returns by
-    tensor how many values were out of range and became the largest one.
+    keeps the dtype that each has in `source`, and float32 where it is stored as codes. `finish` is
+    called with the whole folder before it appears. Returns by tensor how many values were out of
+    range and became the largest one.
 
     Raises UnsupportedError for sizes that the family's config cannot express, and OutputError
     when `output` cannot be written.
@@ -55,6 +57,8 @@ def write_decoder(
         write_shards(folder, _stored(decoder, source, dtype, clamped))
         write_config(folder, config)
         Checkpoint.open(folder)
+        if finish is not None:
+            finish(folder)
     return clamped
 
 

@@ -1,8 +1,4 @@
-"""The folder of unfinished work, hidden beside an output, from which a killed run resumes.
-
-Its contents become weights, so it must be the user's own (own_folder.py), and one process works
-there at a time.
-"""
+"""The folder of unfinished work: this user's alone, and one process's at a time."""
 
 import fcntl
 import os
@@ -16,10 +12,11 @@ from paredown.files.own_folder import make_own_folder
 from paredown.files.refused_file import RefusedFileError
 from paredown.shell_word import shell_path
 
+# Held by the running process.
 LOCK = "lock"
 
 
-def check_work_folder(path: Path) -> None:
+def check_locked_folder(path: Path) -> None:
     """Checks the folder before long work. Raises OutputError for one that another user could have
     made."""
     if os.path.lexists(path):
@@ -27,10 +24,10 @@ def check_work_folder(path: Path) -> None:
 
 
 @contextmanager
-def locked_work_folder(path: Path) -> Iterator[None]:
-    """Makes the folder, or takes one that an earlier run left, and holds its lock. Raises
-    OutputError if another process works there, if it cannot be made, or if another user could have
-    made its contents."""
+def locked_folder(path: Path, work: str) -> Iterator[None]:
+    """Makes the folder, or accepts the user's own, and holds its lock. Raises OutputError, which
+    calls the work by its name, if another process works there, if the folder cannot be made, or if
+    another user could have made its contents."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _make(path)
@@ -38,12 +35,12 @@ def locked_work_folder(path: Path) -> Iterator[None]:
         lock = os.open(path / LOCK, flags, PRIVATE)
     except OSError as error:
         raise OutputError(
-            f"the folder for unfinished work {path} cannot be made",
+            f"the folder for {work} {path} cannot be made",
             seen=error.strerror or error,
             remedy="Choose another output folder.",
         ) from error
     try:
-        _take(lock, path)
+        _take(lock, path, work)
         yield
     finally:
         os.close(lock)
@@ -60,12 +57,12 @@ def _make(path: Path) -> None:
         ) from error
 
 
-def _take(lock: int, path: Path) -> None:
+def _take(lock: int, path: Path, work: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise OutputError(
-            "another process works for the same output folder",
+            f"another process is at the {work} for the same output folder",
             seen=path,
             remedy="Wait for it, or choose another output folder.",
         ) from error

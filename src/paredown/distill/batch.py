@@ -1,0 +1,46 @@
+"""Batch: rows of tokens, and which of their predictions count. Shapes: B rows, T tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """`targets_BT` holds the token after each of `inputs_BT`; it counts where `is_target_BT` is
+    true. `texts_BT` numbers the text of each token of a row; with None a row is one text."""
+
+    inputs_BT: Tensor
+    targets_BT: Tensor
+    is_target_BT: Tensor
+    texts_BT: Tensor | None = None
+
+    @property
+    def num_targets(self) -> int:
+        return int(self.is_target_BT.sum())
+
+    @property
+    def num_tokens(self) -> int:
+        return self.inputs_BT.numel()
+
+    def places(self) -> Tensor:
+        """Returns the indices [N] of the targets in the flattened batch."""
+        return self.is_target_BT.flatten().nonzero(as_tuple=True)[0]
+
+    def targets(self) -> Tensor:
+        """Returns the targets that count, [N]."""
+        return self.targets_BT[self.is_target_BT]
+
+    def split(self, num_rows: int) -> list["Batch"]:
+        """Splits the batch into parts of at most `num_rows` rows."""
+        parts = torch.split(torch.arange(len(self.inputs_BT)), num_rows)
+        return [
+            Batch(
+                inputs_BT=self.inputs_BT[rows],
+                targets_BT=self.targets_BT[rows],
+                is_target_BT=self.is_target_BT[rows],
+                texts_BT=None if self.texts_BT is None else self.texts_BT[rows],
+            )
+            for rows in parts
+        ]

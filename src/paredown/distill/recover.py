@@ -1,0 +1,169 @@
+"""Recovery: trains a pruned model against the model it was made from, so that it gets back what
+pruning took.
+
+The student learns the teacher's whole distribution at each token (knowledge distillation, arXiv
+1503.02531; of pruned models, arXiv 2407.14679). Zeros of pruned matrices stay exactly 0.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from paredown.compress.calibrate.source_digest import source_digest
+from paredown.compress.require_floats import require_floats
+from paredown.distill.forward import fuse_attention
+from paredown.distill.held_zeros import held_zeros
+from paredown.distill.kl import KL
+from paredown.distill.layout import Layout
+from paredown.distill.memory import TrainingMemory, TrainingSize, choose_layout
+from paredown.distill.objective import LogitObjective
+from paredown.distill.rows import Rows
+from paredown.distill.same_vocabulary import check_same_vocabulary
+from paredown.distill.teacher import DecoderTeacher
+from paredown.distill.token_loss import TokenLoss
+from paredown.distill.train_config import TrainConfig
+from paredown.distill.trainer import Training, TrainResult, train
+from paredown.distill.training_folder import TrainingFolder, open_training_folder, training_path
+from paredown.kernels.probe import resolve_num_threads
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.write import write_decoder
+from paredown.models.files.output_folder import Finish, check_output_folder
+from paredown.progress import OnProgress
+from paredown.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoverConfig:
+    """`train` has the budget. `loss` is what a target costs. Norms and linear layers are trained;
+    with `trains_tables` the embedding and the output layer are, too. Routers are not."""
+
+    train: TrainConfig
+    loss: TokenLoss = field(default_factory=KL)
+    trains_tables: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoverResult:
+    """A folder that `recover` wrote. `num_held` counts the zeros that were kept, `clamped` the
+    values by tensor that were out of the range of their dtype."""
+
+    path: Path
+    training: TrainResult
+    memory: TrainingMemory
+    num_held: int
+    clamped: Mapping[str, int]
+
+
+def recover(
+    pruned: Checkpoint,
+    original: Checkpoint,
+    output: Path,
+    config: RecoverConfig,
+    rows: Rows,
+    *,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+    finish: Finish | None = None,
+) -> RecoverResult:
+    """Trains `pruned` on `rows` against `original` and writes the folder `output`, which appears
+    whole or not at all; `finish` sees it before. A run that was killed goes on from its last saved
+    state when it is started again.
+
+    Raises ConfigError for a budget smaller than one step, UnsupportedError for weights that are no
+    floats and for vocabularies that differ, CapacityError for a training that does not fit in
+    memory, TrainingError when it goes astray, and OutputError where something cannot be written.
+    """
+    check_output_folder(output, overwrite)
+    require_floats(pruned)
+    check_same_vocabulary(pruned, original)
+    step_rows = config.train.step_rows(rows.num_tokens)
+    config.train.budget.check(step_rows * rows.num_tokens)
+    num_threads = resolve_num_threads(config.train.num_threads)
+    layout, memory = choose_layout(_size(pruned, original, config, rows), num_threads)
+    with open_training_folder(
+        training_path(output), _fingerprint(pruned, original, config, rows)
+    ) as folder:
+        student = Decoder.from_checkpoint(pruned)
+        result, num_held = _train(student, original, config, rows, (layout, folder), on_progress)
+        clamped = write_decoder(student, pruned, output, overwrite=overwrite, finish=finish)
+    return RecoverResult(
+        path=output, training=result, memory=memory, num_held=num_held, clamped=clamped
+    )
+
+
+def trained_parameters(decoder: Decoder, *, trains_tables: bool) -> dict[str, Tensor]:
+    """Returns the parameters that a recovery trains, by name."""
+    routers = {
+        f"layers.{index}.{role}.weight"
+        for index in range(decoder.spec.num_layers)
+        for role in decoder.spec.router_shapes(index)
+    }
+    tables = ("embedding.", "position_embedding.", "output.")
+    return {
+        name: parameter
+        for name, parameter in decoder.named_parameters()
+        if name not in routers and (trains_tables or not name.startswith(tables))
+    }
+
+
+def _train(
+    student: Decoder,
+    original: Checkpoint,
+    config: RecoverConfig,
+    rows: Rows,
+    run: tuple[Layout, TrainingFolder],
+    on_progress: OnProgress | None,
+) -> tuple[TrainResult, int]:
+    fuse_attention(student)
+    held = held_zeros(student)
+    teacher = None
+    if config.loss.needs_teacher:
+        teacher = DecoderTeacher.load(original, config.train.chosen_arithmetic)
+    training = Training(
+        student=student,
+        parameters=trained_parameters(student, trains_tables=config.trains_tables),
+        rows=rows,
+        objective=LogitObjective(loss=config.loss, teacher=teacher),
+        held=held,
+    )
+    result = train(training, config.train, *run, on_progress)
+    return result, sum(int(mask.sum()) for mask in held.values())
+
+
+def _size(
+    pruned: Checkpoint, original: Checkpoint, config: RecoverConfig, rows: Rows
+) -> TrainingSize:
+    spec = pruned.spec
+    return TrainingSize(
+        spec=spec,
+        num_trained=spec.num_parameters() if config.trains_tables else _without_tables(spec),
+        num_held=spec.num_linear_parameters(),
+        trains_tables=config.trains_tables,
+        row_tokens=rows.num_tokens,
+        step_rows=config.train.step_rows(rows.num_tokens),
+        arithmetic=config.train.chosen_arithmetic,
+        teacher=original.spec if config.loss.needs_teacher else None,
+    )
+
+
+def _without_tables(spec: ModelSpec) -> int:
+    tables = spec.vocab_size * spec.hidden_size * (1 if spec.output.is_tied else 2)
+    return spec.num_parameters() - tables - spec.num_router_parameters()
+
+
+def _fingerprint(
+    pruned: Checkpoint, original: Checkpoint, config: RecoverConfig, rows: Rows
+) -> str:
+    parts = (
+        source_digest(pruned),
+        source_digest(original),
+        config.train.fingerprint(),
+        repr(config.loss),
+        str(config.trains_tables),
+        rows.digest,
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,61 @@
+"""Teacher: the interface of what a student learns from, and the original model as one.
+
+Shapes: N targets of a batch, D hidden size, V tokens of the vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from paredown.distill.arithmetic import Arithmetic, computing
+from paredown.distill.batch import Batch
+from paredown.distill.chunked_logits import chunk_logits
+from paredown.distill.forward import fuse_attention, run_layers
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder
+
+# Returns the logarithms of the teacher's probabilities, [n, V], for a slice of a batch's targets.
+LogProbabilities = Callable[[slice], Tensor]
+
+
+class Teacher(Protocol):
+    """Predicts a batch, wherever its predictions come from."""
+
+    def predict(self, batch: Batch) -> LogProbabilities:
+        """Returns the predictions at the batch's targets, in their order. It is called by several
+        threads, each with another batch."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderTeacher:
+    """Implements Teacher by running a model beside the student."""
+
+    decoder: Decoder
+    arithmetic: Arithmetic
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint, arithmetic: Arithmetic) -> "DecoderTeacher":
+        """Loads the model; its matrices are rounded once to the dtype they are multiplied in."""
+        decoder = Decoder.from_checkpoint(checkpoint)
+        fuse_attention(decoder)
+        if arithmetic == "bf16":
+            for module in decoder.modules():
+                if isinstance(module, nn.Linear | nn.Embedding):
+                    module.weight.data = module.weight.data.to(torch.bfloat16)
+        return cls(decoder=decoder, arithmetic=arithmetic)
+
+    def predict(self, batch: Batch) -> LogProbabilities:
+        with torch.no_grad(), computing(self.arithmetic):
+            x_BTD = run_layers(self.decoder, batch)
+            normed_ND = self.decoder.final_norm(x_BTD.flatten(0, 1)[batch.places()])
+        logits = chunk_logits(self.decoder, normed_ND, self.arithmetic)
+
+        def log_probabilities(rows: slice) -> Tensor:
+            with torch.no_grad():
+                return logits(rows).log_softmax(-1)
+
+        return log_probabilities
