@@ -1,4 +1,4 @@
-"""A recipe checked stage by stage, before any work: each stage against what the one before makes."""
+"""A recipe checked stage by stage, before any work: each against what the one before it makes."""
 
 from dataclasses import dataclass, replace
 

@@ -49,7 +49,7 @@ def test_a_place_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(OutputError, match="cannot be made"),
-        locked_work_folder(tmp_path / "file" / "work"),
+        locked_folder(tmp_path / "file" / "work", "a test"),
     ):
         pass
     check_locked_folder(tmp_path / "nothing here")
