@@ -1,6 +1,8 @@
 """SparseGPT (arXiv 2301.00774, algorithm 1) one column at a time in float64, with the inverse of
 the Hessian written out. No factor of H, no updates that wait."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from paredown.compress.prune.pattern import NOfM, Pattern
@@ -36,9 +38,10 @@ def sparsegpt_reference(
     mask_OI: np.ndarray | None = None,
     block_columns: int = 128,
     damp: float = 0.01,
+    rounded: Callable[[int, np.ndarray], np.ndarray] = lambda column, values_O: values_O,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The values and the mask. Columns are pruned in `order`; without a pattern `mask_OI` is
-    imposed."""
+    imposed. `rounded` says what becomes of a column's values that stay."""
     num_rows, num_columns = weight_OI.shape
     weight_OI = weight_OI.copy()
     weight_OI[:, np.diag(hessian_II) == 0] = 0
@@ -56,6 +59,6 @@ def sparsegpt_reference(
             asked = round(pattern.share * num_rows * min(turn + size, num_columns)) - num_removed
             mask_OI[:, columns] = chosen(weight_OI, diagonal_I, columns, asked, pattern)
             num_removed += asked
-        values_O = weight_OI[:, column] * mask_OI[:, column]
+        values_O = rounded(column, weight_OI[:, column]) * mask_OI[:, column]
         weight_OI, inverse_II = eliminate(weight_OI, inverse_II, column, values_O)
     return weight_OI, mask_OI

@@ -34,6 +34,10 @@ class HessianFactor:
     added: float
     notes: tuple[str, ...]
 
+    def without_dead(self, weight_OI: Tensor) -> Tensor:
+        """Returns the weight with zeros in the dead columns."""
+        return weight_OI.masked_fill(self.dead_I, 0) if bool(self.dead_I.any()) else weight_OI
+
     def restored(self, values_IO: Tensor) -> Tensor:
         """Returns [O, I] with the columns in their own order, from rows in the order `order_I`."""
         values_OI = torch.empty_like(values_IO.T, memory_format=torch.contiguous_format)

@@ -83,8 +83,7 @@ class SparseGPT:
         if isinstance(factor, NoFactor):
             mask_OI = mask_of_smallest(weight_OI, pattern)
             return _unchanged(weight_OI, mask_OI, f"the smallest weights went: {factor.why}")
-        mask = ChosenMask(pattern, factor.pivots_I, weight_OI.shape[0], self.block_columns)
-        return _solve(weight_OI, factor, mask)
+        return solve_zeros(weight_OI, factor, self.mask(weight_OI, pattern, factor))
 
     def impose(self, weight_OI: Tensor, mask_OI: Tensor, moments: Moments) -> Pruned:
         """Makes the zeros of a mask (true stays), and lets the columns after each compensate for
@@ -93,17 +92,23 @@ class SparseGPT:
         factor = factor_hessian(weight_OI, moments, self.damp, natural_order)
         if isinstance(factor, NoFactor):
             return _unchanged(weight_OI, mask_OI, f"no weight compensates: {factor.why}")
-        return _solve(weight_OI, factor, GivenMask(mask_OI, factor.order_I))
+        return solve_zeros(weight_OI, factor, GivenMask(mask_OI, factor.order_I))
 
     def factor(
         self, weight_OI: Tensor, pattern: Pattern, moments: Moments
     ) -> HessianFactor | NoFactor:
+        """Factors H with the columns in the order in which they are pruned."""
+
         def order(diagonal_I: Tensor) -> Tensor:
             if self.order == "natural":
                 return natural_order(diagonal_I)
             return loss_order(weight_OI, diagonal_I, pattern, self.block_columns)
 
         return factor_hessian(weight_OI, moments, self.damp, order)
+
+    def mask(self, weight_OI: Tensor, pattern: Pattern, factor: HessianFactor) -> ChosenMask:
+        """Returns a mask that will be chosen while the columns settle."""
+        return ChosenMask(pattern, factor.pivots_I, weight_OI.shape[0], self.block_columns)
 
 
 class Zeroing:
@@ -120,11 +125,10 @@ class Zeroing:
         return self.values_IO[column]
 
 
-def _solve(weight_OI: Tensor, factor: HessianFactor, mask: ColumnMask) -> Pruned:
-    if bool(factor.dead_I.any()):
-        weight_OI = weight_OI.masked_fill(factor.dead_I, 0)
+def solve_zeros(weight_OI: Tensor, factor: HessianFactor, mask: ColumnMask) -> Pruned:
+    """Makes the zeros of a mask while the columns settle."""
     zeroing = Zeroing(mask, weight_OI.dtype)
-    loss = ColumnSolver(weight_OI, factor, zeroing).solve()
+    loss = ColumnSolver(factor.without_dead(weight_OI), factor, zeroing).solve()
     return Pruned(
         values_OI=factor.restored(zeroing.values_IO),
         mask_OI=factor.restored(mask.mask_IO),

@@ -13,7 +13,7 @@ from torch import Tensor
 from paredown.compress.column_solver import ColumnSolver
 from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import Grid, decode, encode, grouped, to_weight
-from paredown.compress.hessian_factor import NoFactor, check_damp, factor_hessian
+from paredown.compress.hessian_factor import HessianFactor, NoFactor, check_damp, factor_hessian
 from paredown.compress.quantize.method import (
     ROUND_TO_NEAREST,
     LayerTarget,
@@ -76,8 +76,7 @@ class GPTQ:
         )
         if isinstance(factor, NoFactor):
             return self._round_to_nearest(weight_OI, target, factor.why)
-        if bool(factor.dead_I.any()):
-            weight_OI = weight_OI.masked_fill(factor.dead_I, 0)
+        weight_OI = factor.without_dead(weight_OI)
         static = self.static_groups or group_size == weight_OI.shape[1]
         grid = target.grid or fit_grid(
             grouped(target.held(weight_OI), target.spec.group_size),
@@ -85,7 +84,9 @@ class GPTQ:
             target.scale_dtype,
             self.range,
         )
-        rounding = Rounding(grid, factor.order_I, None if static else self.range, target.mask_OI)
+        mask_OI = target.mask_OI
+        mask_IO = None if mask_OI is None else mask_OI.T[factor.order_I]
+        rounding = Rounding(grid, factor, None if static else self.range, mask_IO)
         loss = ColumnSolver(weight_OI, factor, rounding).solve()
         return Quantized(weight=rounding.weight(), notes=factor.notes, loss=loss)
 
@@ -107,26 +108,26 @@ class GPTQ:
 
 
 class Rounding:
-    """Rounds columns to a grid; `mask_OI` is false where a weight becomes 0 instead. With `refit`
-    a group's grid is found when the group begins."""
+    """Rounds columns to a grid; `mask_IO`, in the order of `factor`, is false where a weight
+    becomes 0 instead. With `refit` a group's grid is found when the group begins."""
 
     def __init__(
         self,
         grid: Grid,
-        order_I: Tensor,
-        refit: RangeEstimator | None,
-        mask_OI: Tensor | None,
+        factor: HessianFactor,
+        refit: RangeEstimator | None = None,
+        mask_IO: Tensor | None = None,
     ) -> None:
         self._grid = grid
-        self._order_I = order_I
+        self._factor = factor
         self._refit = refit
-        self._mask_IO = None if mask_OI is None else mask_OI.T[order_I]
-        num_columns, num_rows = order_I.shape[0], grid.scales_OG.shape[0]
+        self._mask_IO = mask_IO
+        num_columns, num_rows = factor.order_I.shape[0], grid.scales_OG.shape[0]
         self._codes_IO = grid.scales_OG.new_empty(num_columns, num_rows)
         self._scales_GO = grid.scales_OG.T.contiguous()
         self._zeros_GO = grid.zeros_OG.T.contiguous()
         group_size = num_columns // self._scales_GO.shape[0]
-        self._groups: list[int] = (order_I // group_size).tolist()
+        self._groups: list[int] = (factor.order_I // group_size).tolist()
         self.stretch = None if refit is None else group_size
 
     def begin(self, values_CO: Tensor, first: int, last: int) -> None:
@@ -144,27 +145,20 @@ class Rounding:
         self._zeros_GO[self._groups[first]] = grid.zeros_OG[:, 0]
 
     def settle(self, column: int, latest_O: Tensor) -> Tensor:
-        stays_O = None if self._mask_IO is None else self._mask_IO[column]
-        return self.settle_kept(column, latest_O, stays_O)
-
-    def settle_kept(self, column: int, latest_O: Tensor, stays_O: Tensor | None) -> Tensor:
-        """Rounds the values that stay. The code of all others is the zero point, which stands for
-        exactly 0."""
         group = self._groups[column]
         scales_O, zeros_O = self._scales_GO[group], self._zeros_GO[group]
         codes_O = encode(latest_O, scales_O, zeros_O, self._grid.spec)
-        if stays_O is not None:
-            codes_O = torch.where(stays_O, codes_O, zeros_O)
+        if self._mask_IO is not None:
+            # A zero point stands for exactly 0.
+            codes_O = torch.where(self._mask_IO[column], codes_O, zeros_O)
         self._codes_IO[column] = codes_O
         return decode(codes_O, scales_O, zeros_O)
 
     def weight(self) -> GridWeight:
-        codes_OI = torch.empty_like(self._codes_IO.T, memory_format=torch.contiguous_format)
-        codes_OI[:, self._order_I] = self._codes_IO.T
         grid = Grid(
             spec=self._grid.spec,
             scale_dtype=self._grid.scale_dtype,
             scales_OG=self._scales_GO.T.contiguous(),
             zeros_OG=self._zeros_GO.T.contiguous(),
         )
-        return to_weight(codes_OI, grid)
+        return to_weight(self._factor.restored(self._codes_IO), grid)
