@@ -16,7 +16,6 @@ from paredown.compress.prune.layer_loss import layer_loss
 from paredown.compress.prune.method import Pruned, Pruner, Seen
 from paredown.compress.prune.pattern import Pattern, find_pattern
 from paredown.compress.prune_names import split_removals
-from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import PruneStep
 from paredown.models.checkpoint import Checkpoint
@@ -38,9 +37,6 @@ class Comparison:
 
     def check(self, pattern: Pattern) -> None:
         """Accepts what its methods accept."""
-
-    def joint(self, quantizer: Quantizer) -> None:
-        return None
 
     def prune(self, weight_OI: Tensor, pattern: Pattern, seen: Seen) -> Pruned:
         losses, seconds = {}, {}

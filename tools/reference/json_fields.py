@@ -18,7 +18,7 @@ from paredown.cli.verbs import (
     serve,
     simulate,
 )
-from paredown.compress.compress import CompressResult
+from paredown.compress.compress_result import CompressResult
 from paredown.compress.convert.convert import ConvertResult
 from paredown.compress.schemes import SchemeRow
 from paredown.cost.inspection import Inspection

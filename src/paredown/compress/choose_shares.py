@@ -26,7 +26,6 @@ from paredown.compress.prune.method import Pruned, Pruner, Seen
 from paredown.compress.prune.obs_losses import loss_curve, obs_losses
 from paredown.compress.prune.pattern import Pattern, Share
 from paredown.compress.prunings import Pruning
-from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import PruneStep
 from paredown.progress import OnProgress
@@ -44,9 +43,6 @@ class CurveRecorder:
 
     def check(self, pattern: Pattern) -> None:
         """Accepts every pattern."""
-
-    def joint(self, quantizer: Quantizer) -> None:
-        return None
 
     def prune(self, weight_OI: Tensor, pattern: Pattern, seen: Seen) -> Pruned:
         assert seen.moments is not None

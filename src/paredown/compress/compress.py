@@ -12,6 +12,7 @@ The embedding, of which a step reads single rows, stays in floats.
 
 import hashlib
 import json
+import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.source_digest import source_digest
-from paredown.compress.calibrate.walk import WalkPlan, walk
+from paredown.compress.calibrate.walk import walk
+from paredown.compress.calibrate.walk_plan import WalkPlan
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
 from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
+from paredown.compress.choose_shares import measure_curves, needs_curves, with_chosen_shares
 from paredown.compress.compress_result import CompressResult, MadeLayers
 from paredown.compress.folder_job import FinishCompress, FolderJob
 from paredown.compress.recipe import Recipe
@@ -63,19 +66,23 @@ def compress(
     report = on_progress or (lambda what, share: None)
     checked = recipe if isinstance(recipe, CheckedRecipe) else check_recipe(source, recipe)
     assert checked.source is source, "the recipe was checked for another source"
-    job = FolderJob(checked, finish or (lambda folder, notes: None))
+    finish = finish or (lambda folder, notes: None)
     if not checked.recipe.needs_calibration:
-        return job.write(output, overwrite, report)
+        checked = with_chosen_shares(checked, {})
+        return FolderJob(checked, finish).write(output, overwrite, report)
     calibration = _required(calibration, checked.recipe)
     if layers is not None:
+        job = FolderJob(checked, finish)
         job.take_layers(layers)
         return replace(job.write(output, overwrite, report), calibration=calibration.source)
     check_output_folder(output, overwrite)
     memory_bytes, disk_bytes = _require_room(checked, calibration, output)
     check_values(source)
-    plan = WalkPlan(checked=checked, calibration=calibration)
+    checked = _with_shares(checked, calibration, output, report)
+    job = FolderJob(checked, finish)
     fingerprint = _fingerprint(source, checked.recipe, calibration)
     with open_workspace(workspace_path(output), fingerprint) as workspace:
+        plan = WalkPlan(checked=checked, calibration=calibration)
         walk(plan, workspace, lambda what, share: report(what, _WALK_SHARE * share))
         job.take(workspace.tensors())
         job.notes = workspace.notes
@@ -122,6 +129,19 @@ def _require_room(
     )
     disk.require(workspace_path(output))
     return memory.total, disk.total
+
+
+def _with_shares(
+    checked: CheckedRecipe, calibration: Calibration, output: Path, report: OnProgress
+) -> CheckedRecipe:
+    """Returns the recipe with the shares that its budgets choose. Losses are measured in a
+    workspace of their own, which begins anew after a kill."""
+    if not needs_curves(checked):
+        return with_chosen_shares(checked, {})
+    place = workspace_path(output.with_name(f"{output.name}.losses"))
+    with open_workspace(place, secrets.token_hex()) as workspace:
+        curves = measure_curves(checked, calibration, workspace, report)
+    return with_chosen_shares(checked, curves)
 
 
 def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:

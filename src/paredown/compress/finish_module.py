@@ -8,8 +8,11 @@ from torch import Tensor
 
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.prune.held_zeros import held_zeros
+from paredown.compress.prune.joint_sparsegpt import JointSparseGPT
 from paredown.compress.prune.method import Gradients, Pruned, Seen
+from paredown.compress.prune.sparsegpt import SparseGPT
 from paredown.compress.prunings import Pruning
+from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.schemes import Scheme
 from paredown.errors import naming
@@ -61,14 +64,16 @@ def finish_module(
 
 
 def _joint(work: ModuleWork, weight_OI: Tensor, moments: Moments | None) -> Finished | None:
-    """Prunes and rounds in one loop, where the pruner can do so with that quantizer."""
+    """Prunes and rounds in one loop, where both methods can share it."""
     pruning, scheme = work.pruning, work.scheme
     if pruning is None or scheme is None or pruning.step.refinements:
         return None
-    joint = pruning.step.pruner.joint(scheme.quantizer)
-    if joint is None:
+    pruner, quantizer = pruning.step.pruner, scheme.quantizer
+    if not (isinstance(pruner, SparseGPT) and isinstance(quantizer, GPTQ)):
         return None
-    done = joint.quantize(weight_OI, work.target, moments, pruning.pattern)
+    assert moments is not None
+    method = JointSparseGPT(pruner=pruner, quantizer=quantizer)
+    done = method.compress(weight_OI, pruning.pattern, work.target, moments).quantized
     return Finished(weight=done.weight, values_OI=done.values(), notes=done.notes)
 
 

@@ -4,17 +4,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.calibrate.workspace import check_workspace, workspace_path
-from paredown.compress.checked_recipe import check_recipe
-from paredown.compress.compress import compress
 from paredown.compress.compress_result import CompressResult
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import read_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.verify.verification import Verification
-from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FloatSource, FromQuantized, float_source
+from paredown.jobs.recipe_texts import recipe_texts
+from paredown.jobs.run_recipe import check_work_folders, run_recipe
+from paredown.jobs.staged_recipe import check_stages
 from paredown.jobs.verifier import Verifier
 from paredown.jobs.verify_config import NOT_WANTED, VerifyConfig
 from paredown.kernels.probe import resolve_num_threads
@@ -92,20 +91,17 @@ def compress_and_verify(
     resolve_num_threads(num_threads)
     with float_source(model, on_progress) as source:
         # The model may have to sample the text, which takes long; check for errors first.
-        checked = check_recipe(source.floats, recipe)
-        needed = recipe.needs_calibration
-        if needed:
-            check_workspace(workspace_path(output))
-        windows = calibration_windows(source.original, calibration, num_threads) if needed else None
+        staged = check_stages(source.floats, recipe)
+        check_work_folders(output)
+        texts = recipe_texts(source, [recipe], calibration, num_threads)
         verifier = None
         if verify is not None:
-            verifier = _verifier(source, checked.recipe.name, verify, num_threads, on_progress)
-        written = compress(
-            source.floats,
+            verifier = _verifier(source, staged.recipe.name, verify, num_threads, on_progress)
+        written = run_recipe(
+            staged,
             output,
-            checked,
+            texts=texts,
             overwrite=overwrite,
-            calibration=windows,
             on_progress=on_progress,
             finish=verifier,
         )

@@ -6,39 +6,28 @@ the output (jobs/stages.py), so that a killed run goes on.
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.source_digest import source_digest
+from paredown.compress.calibrate.workspace import workspace_path
 from paredown.compress.compress import compress
 from paredown.compress.compress_result import CompressResult, MadeLayers
 from paredown.compress.cut.cut import cut
 from paredown.compress.folder_job import FinishCompress
 from paredown.compress.recipe import Stage
-from paredown.compress.steps import RecoverStep
-from paredown.distill.recover import RecoverConfig, recover
-from paredown.distill.rows import Rows
+from paredown.distill.recover import RecoverConfig, RecoverResult, recover
 from paredown.distill.train_config import TrainConfig
 from paredown.errors import ConfigError
+from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.jobs.staged_recipe import StagedRecipe
 from paredown.jobs.stages import Stages, open_stages, stages_path
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.locked_folder import check_locked_folder
 from paredown.models.files.output_folder import check_output_folder
 from paredown.progress import OnProgress
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecipeTexts:
-    """The texts that a recipe may need: `calibration` windows, and `training` rows for a recovery;
-    None where the recipe needs none. `num_threads` train; None is all cores."""
-
-    calibration: Calibration | None = None
-    training: Callable[[RecoverStep], Rows] | None = None
-    num_threads: int | None = None
 
 
 def run_recipe(
@@ -91,6 +80,13 @@ def run_recipe(
             calibration=calibration,
             notes=(*stages.notes, *result.notes),
         )
+
+
+def check_work_folders(output: Path) -> None:
+    """Checks the folders of unfinished work, before long work. Raises OutputError for one that
+    another user could have made."""
+    for path in (workspace_path(output), stages_path(output)):
+        check_locked_folder(path)
 
 
 class _Run:
@@ -175,7 +171,7 @@ class _Run:
                 training(step),
                 on_progress=self.reporter(number),
             )
-            return (f"recovery: {done.training.words}",)
+            return (recovery_note(done),)
 
         return self._stages.make(f"{number}-recover", make)
 
@@ -190,3 +186,13 @@ def _fingerprint(staged: StagedRecipe, texts: RecipeTexts) -> str:
         torch.__version__,
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def recovery_note(done: RecoverResult) -> str:
+    """Says how long a recovery trained, and how far its loss fell."""
+    training = done.training
+    first = training.records[0].loss
+    return (
+        f"recovered on {training.num_tokens:,} tokens in {training.records[-1].elapsed_s:.0f} s: "
+        f"KL on the training text from {first:.4f} to {training.final_loss:.4f}"
+    )

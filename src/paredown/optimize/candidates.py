@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.compress import compress
 from paredown.compress.compress_result import MadeLayers
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import RecoverStep
@@ -20,6 +19,9 @@ from paredown.evaluate.texts.text import EvalText
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
+from paredown.jobs.recipe_texts import RecipeTexts
+from paredown.jobs.run_recipe import run_recipe
+from paredown.jobs.staged_recipe import check_stages
 from paredown.kernels.probe import available_memory_bytes
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
@@ -64,8 +66,8 @@ class SearchSetup:
 
     `source` is rounded; `original` is the user's checkpoint, whose executor is the reference. They
     are the same unless the original is quantized, as `notes` say for the proof. `folder` keeps
-    candidates that took a calibration, so that none is made twice. `calibration` is None if no
-    recipe needs one. `one_text` cuts as many windows from the first calibration text alone; None
+    candidates that took a calibration, so that none is made twice. `texts` are those that the
+    recipes need. `one_text` cuts as many windows from the first calibration text alone; None
     if there is no other. With `prune` the search has candidates that remove weights, and smaller
     models are trained too with `recover`.
     """
@@ -77,13 +79,17 @@ class SearchSetup:
     text: EvalText
     machine: Machine
     folder: Path
-    calibration: Calibration | None
+    texts: RecipeTexts
     num_rounds: int
     num_threads: int | None
     one_text: Callable[[], Calibration] | None = None
     bounds: Bounds = field(default_factory=Bounds)
     prune: bool = False
     recover: RecoverStep | None = None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        return self.texts.calibration
 
 
 def measure_candidates(
@@ -209,11 +215,10 @@ def _built(
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         place = setup.folder if recipe.needs_calibration else Path(folder)
         try:
-            written = compress(
-                setup.source,
+            written = run_recipe(
+                check_stages(setup.source, recipe),
                 place / name,
-                recipe,
-                calibration=setup.calibration,
+                texts=setup.texts,
                 layers=_made_layers(setup, recipe, recipes, result),
                 on_progress=on_progress,
             )

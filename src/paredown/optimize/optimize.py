@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.compress import compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.steps import RecoverStep
@@ -21,6 +20,9 @@ from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
 from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FloatSource, FromQuantized, float_source
+from paredown.jobs.recipe_texts import recipe_texts
+from paredown.jobs.run_recipe import run_recipe
+from paredown.jobs.staged_recipe import check_stages
 from paredown.jobs.verifier import Verifier
 from paredown.jobs.verify_config import VerifyConfig
 from paredown.kernels.probe import measure_machine
@@ -140,10 +142,9 @@ def _optimize(
     num_tokens = _affordable_tokens(config, floats, machine)
     measured_on = VerifyConfig(text=config.text, num_tokens=num_tokens)
     text = measured_on.choose_text(original, config.num_threads)
-    windows, one_text = None, None
-    if config.formats is None or any(recipe.needs_calibration for recipe in recipes):
-        windows = calibration_windows(original, config.calibration, config.num_threads)
-        one_text = _one_text(original, config)
+    wanted = None if config.formats is None else recipes
+    texts = recipe_texts(source, wanted, config.calibration, config.num_threads)
+    one_text = None if texts.calibration is None else _one_text(original, config)
     bounds = within_default(config.bounds)
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
         setup = SearchSetup(
@@ -160,7 +161,7 @@ def _optimize(
             text=text,
             machine=machine,
             folder=Path(kept),
-            calibration=windows,
+            texts=texts,
             num_rounds=config.num_rounds,
             num_threads=config.num_threads,
             one_text=one_text,
@@ -319,7 +320,8 @@ def _write(
             shutil.copytree(made, partial, dirs_exist_ok=True)
             verifier(partial, made_notes)
     else:
-        compress(setup.source, output, recipe, finish=verifier)
+        staged = check_stages(setup.source, recipe)
+        run_recipe(staged, output, texts=setup.texts, finish=verifier)
     return verifier
 
 

@@ -37,7 +37,7 @@ def compare_texts(
     made."""
     assert setup.calibration is not None
     twin = replace(found.recipes[name], name=f"{name}-one-text")
-    measure_candidates(replace(setup, calibration=alone), [twin], found, on_progress)
+    measure_candidates(_with_text(setup, alone), [twin], found, on_progress)
     by_name = {one.name: one for one in found.measurements}
     if twin.name not in by_name:
         return None
@@ -47,6 +47,10 @@ def compare_texts(
         kl_by_text={text: one.kl_divergence or 0.0 for text, one in made.items()},
         loss_by_text={text: _loss(one, found) for text, one in made.items()},
     )
+
+
+def _with_text(setup: SearchSetup, alone: Calibration) -> SearchSetup:
+    return replace(setup, texts=replace(setup.texts, calibration=alone))
 
 
 def _loss(one: Measurement, found: Candidates) -> float:

@@ -71,6 +71,7 @@ def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> L
     layer = load_layer(source, index)
     layer.is_fused = True
     table, mask = layer.positions(activations.num_tokens)
+    assert mask is not None
     return LayerBlock(
         spec=spec,
         layer=layer,

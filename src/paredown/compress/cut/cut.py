@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +14,12 @@ from paredown.compress.calibrate.disk import NUM_ORIGINAL, CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
-from paredown.compress.compress import FinishCompress, check_values
+from paredown.compress.compress import check_values
 from paredown.compress.cut.cut_tensors import CutTensors
 from paredown.compress.cut.cut_walk import CutPlan, Walked, walk
-from paredown.compress.cut.experts import CutExperts
-from paredown.compress.cut.ffn import CutNeurons
-from paredown.compress.cut.heads import CutHeads
 from paredown.compress.cut.layers import CutLayers
 from paredown.compress.cut.method import Cut, CutResult
+from paredown.compress.folder_job import FinishCompress
 from paredown.compress.require_floats import require_floats
 from paredown.errors import ConfigError
 from paredown.formats.tensor import StoredTensor
@@ -37,13 +35,6 @@ from paredown.spec.model import ModelSpec
 
 # The share of the walks in a run.
 _WALK_SHARE = 0.95
-# By the names that recipes use: quarters of the neurons, heads and experts, and four layers.
-CUTS: Mapping[str, Cut] = {
-    "prune-ffn-25": CutNeurons(share=0.25),
-    "prune-heads-25": CutHeads(share=0.25),
-    "prune-layers-4": CutLayers(num=4),
-    "prune-experts-25": CutExperts(share=0.25),
-}
 
 
 def check_cuts(source: Checkpoint, steps: Sequence[Cut]) -> ModelSpec:
@@ -54,7 +45,7 @@ def check_cuts(source: Checkpoint, steps: Sequence[Cut]) -> ModelSpec:
     check_files(source.path)
     if not steps:
         raise ConfigError(
-            "nothing is to be cut", seen="no step", remedy=f"Name one: {', '.join(CUTS)}."
+            "nothing is to be cut", seen="no step", remedy="Name one: prune-ffn-25, prune-layers-4."
         )
     spec, config = source.spec, source.config
     for cut in steps:

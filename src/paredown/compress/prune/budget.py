@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from paredown.compress.prune.pattern import Share
 from paredown.errors import ConfigError
 
@@ -31,6 +33,10 @@ class LossCurve:
         assert self.shares[0] == self.losses[0] == 0
         assert all(low < high for low, high in itertools.pairwise(self.shares))
         assert all(math.isfinite(loss) for loss in self.losses)
+
+    def loss_at(self, share: float) -> float:
+        """Returns the loss at any share; beyond the last point it is that of the last."""
+        return float(np.interp(share, self.shares, self.losses))
 
     def points(self, most_share: float) -> list[tuple[int, float]]:
         """Returns the counts of removed weights and their losses up to `most_share`, on the lower

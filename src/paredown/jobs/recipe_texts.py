@@ -1,0 +1,42 @@
+"""The texts that a recipe needs, and where they come from."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import RecoverStep
+from paredown.distill.rows import Rows
+from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.jobs.calibration_windows import calibration_windows
+from paredown.jobs.float_source import FloatSource
+from paredown.jobs.training_rows import training_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeTexts:
+    """`calibration` windows, and `training` rows for a recovery; None where the recipe needs none.
+    `num_threads` train; None is all cores."""
+
+    calibration: Calibration | None = None
+    training: Callable[[RecoverStep], Rows] | None = None
+    num_threads: int | None = None
+
+
+def recipe_texts(
+    source: FloatSource,
+    recipes: Sequence[Recipe] | None,
+    config: Calibration | CalibrationConfig,
+    num_threads: int | None,
+) -> RecipeTexts:
+    """Cuts the windows that the recipes need, or has the original sample them; None stands for
+    recipes that may need any. Raises ConfigError for a text that is too short and CheckpointError
+    for one that cannot be read."""
+    windows = None
+    if recipes is None or any(recipe.needs_calibration for recipe in recipes):
+        windows = calibration_windows(source.original, config, num_threads)
+
+    def training(step: RecoverStep) -> Rows:
+        return training_rows(source.original, config, step, num_threads)
+
+    return RecipeTexts(calibration=windows, training=training, num_threads=num_threads)
