@@ -34,7 +34,7 @@ EXAMPLES = [
     "magnitude-global-50",
     "wanda-50-int8",
     "wanda-2of4-swaps-refit-gptq-int4-g32-kv-int8",
-    "wanda-loss-50-awq-int4-g32",
+    "wanda-sensitivity-50-awq-int4-g32",
     "wanda-90-to-0.01-int8",
     "sparsegpt-2of4",
     "sparsegpt-8of16-gptq-int4-g128",
@@ -81,8 +81,9 @@ def test_parts_of_a_name_say_what_they_say() -> None:
     assert isinstance(transform, TransformStep)
     assert isinstance(quantize, QuantizeStep)
     assert recipe.linear == FORMATS["int4-g128"]
-    limited = find_recipe("wanda-loss-90-to-0.5").prune_steps[0]
-    assert (limited.pattern, limited.budget, limited.max_loss) == (Share(share=0.9), "loss", 0.5)
+    limited = find_recipe("wanda-90-to-0.5").prune_steps[0]
+    assert (limited.pattern, limited.budget, limited.max_loss) == (Share(share=0.9), "alike", 0.5)
+    assert find_recipe("wanda-sensitivity-90").prune_steps[0].budget == "sensitivity"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,8 @@ def test_parts_of_a_name_say_what_they_say() -> None:
         ("wanda-50-recover-0", "one budget"),
         ("wanda-50-recover-0m", "one budget"),
         ("wanda-2of4-to-0.1", "no share to choose"),
-        ("wanda-loss-2of4", "no share to choose"),
+        ("wanda-sensitivity-2of4", "no share to choose"),
+        ("wanda-global-90-to-0.1", "the budget or the loss"),
         ("wanda-50-to-0", "not a positive number"),
         ("wanda-50-prune-ffn-25", "must precede"),
         ("wanda-50-recover-10-recover-10", "must precede"),
@@ -122,7 +124,7 @@ def test_names_that_make_no_sense(name: str, what: str) -> None:
         ({"method": "wanda", "pattern": 50, "share": 0.5}, "unknown key.*share"),
         ({"method": "wanda", "pattern": 50, "targets": "layers"}, "list of names"),
         ({"method": "wanda", "pattern": 50, "refine": ["refit", "nosuch"]}, "swaps, refit"),
-        ({"method": "wanda", "pattern": 50, "budget": "even"}, "alike, global, loss"),
+        ({"method": "wanda", "pattern": 50, "budget": "even"}, "alike, global, sensitivity"),
         ({"method": "wanda", "pattern": 50, "max_loss": "much"}, "step 1, max_loss"),
         ({"method": "sparsegpt", "pattern": 50, "order": "random"}, "natural, loss"),
         ({"method": "recover"}, "before anything is removed|one budget"),

@@ -1,11 +1,10 @@
 """Chooses how much is removed from each linear module where a recipe has a budget.
 
-    global   one threshold on |w| for all modules of the step
-    loss     a total share, removed where the predicted loss is least
-    max_loss until the sum of the predicted losses reaches a number
+    global     one threshold on |w| for all modules of the step
+    max_loss   one share for all modules, as large as the sum of their predicted losses allows
 
 Predicted losses are those of OBS (prune/obs_losses.py), on the inputs that the unpruned model shows
-each module.
+each module. The budget "sensitivity" is resolved before (jobs/measured_shares.py).
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from paredown.compress.calibrate.walk import walk
 from paredown.compress.calibrate.walk_plan import WalkPlan
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.checked_recipe import CheckedRecipe
-from paredown.compress.prune.budget import LossCurve, shares_for_loss, shares_for_total
+from paredown.compress.prune.budget import LossCurve, common_share
 from paredown.compress.prune.global_threshold import global_shares
 from paredown.compress.prune.method import Pruned, Pruner, Seen
 from paredown.compress.prune.obs_losses import loss_curve, obs_losses
@@ -53,7 +52,7 @@ class CurveRecorder:
 
 def needs_curves(checked: CheckedRecipe) -> bool:
     """Whether a budget of the recipe needs predicted losses."""
-    return any(one.step.has_curves for one in checked.prunings.values())
+    return any(one.step.max_loss is not None for one in checked.prunings.values())
 
 
 def measure_curves(
@@ -68,7 +67,7 @@ def measure_curves(
     prunings = {
         name: replace(one, step=_recording(name, curves))
         for name, one in checked.prunings.items()
-        if one.step.has_curves
+        if one.step.max_loss is not None
     }
     plain = Recipe(name=checked.recipe.name, floats=checked.recipe.floats)
     plan = WalkPlan(
@@ -85,7 +84,7 @@ def with_chosen_shares(checked: CheckedRecipe, curves: Mapping[str, LossCurve]) 
     chosen: dict[str, Share] = {}
     for step in checked.recipe.prune_steps:
         names = [name for name, one in checked.prunings.items() if one.step == step]
-        chosen |= _shares(step, names, checked, {name: curves.get(name) for name in names})
+        chosen |= _shares(step, names, checked, curves)
     prunings = {
         name: one if name not in chosen else Pruning(step=one.step, pattern=chosen[name])
         for name, one in checked.prunings.items()
@@ -95,32 +94,14 @@ def with_chosen_shares(checked: CheckedRecipe, curves: Mapping[str, LossCurve]) 
 
 
 def _shares(
-    step: PruneStep,
-    names: list[str],
-    checked: CheckedRecipe,
-    curves: Mapping[str, LossCurve | None],
+    step: PruneStep, names: list[str], checked: CheckedRecipe, curves: Mapping[str, LossCurve]
 ) -> dict[str, Share]:
-    if not names:
-        return {}
     if step.budget == "global":
         return global_shares(checked.source, names, step.pattern.share)
-    if not step.has_curves:
-        return {}
-    known = {name: curve for name, curve in curves.items() if curve is not None}
-    shares = None
-    if step.budget == "loss":
-        shares = shares_for_total(known, step.pattern.share)
     if step.max_loss is None:
-        assert shares is not None
-        return shares
-    if shares is not None and _loss(known, shares) <= step.max_loss:
-        return shares
-    return shares_for_loss(known, step.max_loss, step.pattern.share)
-
-
-def _loss(curves: Mapping[str, LossCurve], shares: Mapping[str, Share]) -> float:
-    """Returns the sum of the predicted losses."""
-    return sum(curves[name].loss_at(share.share) for name, share in shares.items())
+        return {}
+    known = [curves[name] for name in names]
+    return dict.fromkeys(names, common_share(known, step.max_loss, step.pattern.share))
 
 
 def _recording(name: str, curves: dict[str, LossCurve]) -> PruneStep:

@@ -35,7 +35,7 @@ _CUT_AMOUNTS: dict[str, Callable[[float], Cut]] = {
     "layers": lambda num: CutLayers(num=int(num)),
     "experts": lambda percent: CutExperts(share=percent / 100),
 }
-_BUDGETS: dict[str, Budget] = {"global": "global", "loss": "loss"}
+_BUDGETS: dict[str, Budget] = {"global": "global", "sensitivity": "sensitivity"}
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(m?)")
 
@@ -51,8 +51,8 @@ PRUNE_EXPLAINED = f"""  what goes before all of that removes: {PRUNE_SYNTAX}
   METHOD  zeros in the layers: {", ".join(PRUNER_NAMES)};
           PATTERN is percent or n in m: wanda-50, sparsegpt-2of4-int8; then {", ".join(REFINEMENTS)}
           to choose again and to refit: wanda-2of4-swaps-refit; magnitude-global-50 has one
-          threshold for the whole model, wanda-loss-50 removes where it costs least, and
-          wanda-90-to-0.01 ends where the predicted loss reaches that
+          threshold for the whole model, wanda-sensitivity-50 removes more where it costs less,
+          and wanda-90-to-0.01 ends where the predicted loss reaches that
   recover-  training against the original for tokens or minutes, which needs torch and time:
           prune-ffn-25-recover-500000-int4-g128, prune-layers-2-recover-10m
 """

@@ -6,8 +6,8 @@
   pattern: 2of4               # or a share in percent: 50
   targets: [layers]
   refine: [swaps, refit]
-  budget: loss                # alike (the default), global, loss
-  max_loss: 0.01
+  budget: sensitivity         # alike (the default), global, sensitivity
+  max_loss: 0.01              # without a budget
 - method: recover
   tokens: 500000              # or minutes: 10
 """

@@ -19,9 +19,9 @@ LAYERS = "layers"
 OUTPUT = "head"
 EMBEDDING = "embedding"
 
-# How the shares of layers are found: all alike, by one threshold for the whole model, or where
-# the predicted loss is least.
-Budget = Literal["alike", "global", "loss"]
+# How the shares of layers are found: all alike, by one threshold for the whole model, or from what
+# pruning each layer alone costs (jobs/measured_shares.py).
+Budget = Literal["alike", "global", "sensitivity"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class PruneStep:
     follow in order.
 
     `budget` says how the layers share the removed weights. With `max_loss` the pattern's share is
-    the most that is removed: pruning ends where the predicted increase of the loss (the sum of
-    OBS's saliencies) reaches it. Raises ConfigError for a budget that the pattern cannot have.
+    the most that is removed from each: it is as large as the predicted increase of the loss (the
+    sum of OBS's saliencies) allows. Raises ConfigError for a budget that the pattern cannot have.
     """
 
     pruner: Pruner
@@ -56,6 +56,12 @@ class PruneStep:
                 seen=f"{self.pattern.name} with a budget",
                 remedy="Give a share (50) with a budget, or leave the budget out.",
             )
+        if self.budget != "alike" and self.max_loss is not None:
+            raise ConfigError(
+                "one share for all layers is what a largest loss decides",
+                seen=f"budget {self.budget} with a loss of {self.max_loss:g}",
+                remedy="Give the budget or the loss.",
+            )
         if self.max_loss is not None and not (math.isfinite(self.max_loss) and self.max_loss > 0):
             raise ConfigError(
                 "the loss that pruning may cost is not a positive number",
@@ -64,13 +70,9 @@ class PruneStep:
             )
 
     @property
-    def has_curves(self) -> bool:
-        """Whether the predicted loss of every layer decides its share."""
-        return self.budget == "loss" or self.max_loss is not None
-
-    @property
     def needs_hessian(self) -> bool:
-        return self.pruner.needs_hessian or bool(self.refinements) or self.has_curves
+        has_curves = self.max_loss is not None
+        return self.pruner.needs_hessian or bool(self.refinements) or has_curves
 
     @property
     def share(self) -> Share:

@@ -110,19 +110,23 @@ def _print(console: Console, result: CompressResult, source_bytes: int) -> None:
             "layers are zero"
         )
     if result.calibration is not None:
-        assert result.predicted_bytes is not None
-        assert result.predicted_disk_bytes is not None
-        console.print(
-            f"calibrated on {result.calibration}; predicted at the peak: "
-            f"{format_bytes(result.predicted_bytes)} of memory, "
-            f"{format_bytes(result.predicted_disk_bytes)} of activations on disk"
-        )
+        console.print(f"calibrated on {result.calibration}{_predicted(result)}")
     if result.untied:
         console.print("the output layer was tied to the embedding and is now stored beside it")
     for name, count in result.clamped.items():
         console.print(f"clamped: {count} values of {name} are beyond the range of {result.name}")
     for note in join_notes(result.notes):
         console.print(f"note: {note}", style="yellow")
+
+
+def _predicted(result: CompressResult) -> str:
+    """Says what the last pass took at its peak, where it calibrated."""
+    if result.predicted_bytes is None or result.predicted_disk_bytes is None:
+        return ""
+    return (
+        f"; predicted at the peak: {format_bytes(result.predicted_bytes)} of memory, "
+        f"{format_bytes(result.predicted_disk_bytes)} of activations on disk"
+    )
 
 
 def _scheme_table(result: CompressResult) -> Table:

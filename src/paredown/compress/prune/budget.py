@@ -7,7 +7,7 @@ curves are taken first. A curve that is not convex counts as its lower convex hu
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,8 @@ from paredown.errors import ConfigError
 
 # Layers keep at least one weight in twenty, unless the caller asks otherwise.
 MOST_SHARE = 0.95
+# Halvings of an interval, down to a share that no weight is counted in.
+_BISECTIONS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,22 @@ def shares_for_loss(
         if taken < piece.count:
             break
     return _shares(curves, counts)
+
+
+def common_share(curves: Sequence[LossCurve], max_loss: float, most_share: float) -> Share:
+    """Returns the largest share, at most `most_share`, that removed from every layer keeps the sum
+    of the losses at or below `max_loss`."""
+
+    def loss(share: float) -> float:
+        return sum(curve.loss_at(share) for curve in curves)
+
+    if loss(most_share) <= max_loss:
+        return Share(share=most_share)
+    low, high = 0.0, most_share
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if loss(middle) <= max_loss else (low, middle)
+    return Share(share=low)
 
 
 @dataclass(frozen=True, kw_only=True)
