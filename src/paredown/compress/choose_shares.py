@@ -96,6 +96,7 @@ def with_chosen_shares(checked: CheckedRecipe, curves: Mapping[str, LossCurve]) 
 def _shares(
     step: PruneStep, names: list[str], checked: CheckedRecipe, curves: Mapping[str, LossCurve]
 ) -> dict[str, Share]:
+    assert step.budget != "sensitivity", "jobs/measured_shares.py resolves it"
     if step.budget == "global":
         return global_shares(checked.source, names, step.pattern.share)
     if step.max_loss is None:

@@ -133,7 +133,7 @@ class Recipe:
         return (
             bool(self.transforms or self.cut_steps)
             or self.has_static_kv
-            or any(step.needs_hessian or step.pruner.needs_gradients for step in self.prune_steps)
+            or any(step.needs_calibration for step in self.prune_steps)
             or any(
                 step.quantizer.needs_hessian or step.spec.activations == "int8_static"
                 for step in self.quantize_steps

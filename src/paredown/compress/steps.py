@@ -75,6 +75,10 @@ class PruneStep:
         return self.pruner.needs_hessian or bool(self.refinements) or has_curves
 
     @property
+    def needs_calibration(self) -> bool:
+        return self.needs_hessian or self.pruner.needs_gradients
+
+    @property
     def share(self) -> Share:
         return Share(share=self.pattern.share)
 

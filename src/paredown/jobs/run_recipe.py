@@ -13,6 +13,7 @@ import torch
 
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.calibrate.workspace import workspace_path
+from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
 from paredown.compress.compress import compress
 from paredown.compress.compress_result import CompressResult, MadeLayers
 from paredown.compress.cut.cut import cut
@@ -21,6 +22,7 @@ from paredown.compress.recipe import Stage
 from paredown.distill.recover import RecoverConfig, RecoverResult, recover
 from paredown.distill.train_config import TrainConfig
 from paredown.errors import ConfigError
+from paredown.jobs.measured_shares import with_measured_shares
 from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.jobs.staged_recipe import StagedRecipe
 from paredown.jobs.stages import Stages, open_stages, stages_path
@@ -42,11 +44,12 @@ def run_recipe(
 ) -> CompressResult:
     """Writes what the recipe makes of its source to the folder `output`, as `compress` does.
     `layers` are for a recipe of one pass alone. Raises what compress, cut and recover raise."""
+    report = on_progress or (lambda what, share: None)
     if staged.checked is not None:
         return compress(
             staged.source,
             output,
-            staged.checked,
+            _measured(staged.source, staged.checked, texts, report),
             overwrite=overwrite,
             calibration=texts.calibration,
             layers=layers,
@@ -54,7 +57,6 @@ def run_recipe(
             finish=finish,
         )
     check_output_folder(output, overwrite)
-    report = on_progress or (lambda what, share: None)
     with open_stages(stages_path(output), _fingerprint(staged, texts)) as stages:
         run = _Run(staged, texts, stages, report)
         source = run.before_last()
@@ -67,7 +69,7 @@ def run_recipe(
         result = compress(
             source,
             output,
-            last.passes,
+            _measured(source, check_recipe(source, last.passes), texts, report),
             overwrite=overwrite,
             calibration=texts.calibration if last.passes.needs_calibration else None,
             on_progress=run.reporter(len(staged.stages) - 1),
@@ -87,6 +89,14 @@ def check_work_folders(output: Path) -> None:
     another user could have made."""
     for path in (workspace_path(output), stages_path(output)):
         check_locked_folder(path)
+
+
+def _measured(
+    source: Checkpoint, checked: CheckedRecipe, texts: RecipeTexts, report: OnProgress
+) -> CheckedRecipe:
+    """Returns the recipe with the shares of budgets that are measured."""
+    recipe = with_measured_shares(source, checked.recipe, texts.calibration, report)
+    return checked if recipe == checked.recipe else check_recipe(source, recipe)
 
 
 class _Run:
@@ -138,7 +148,9 @@ class _Run:
             return compress(
                 source,
                 place,
-                stage.passes,
+                _measured(
+                    source, check_recipe(source, stage.passes), self._texts, self.reporter(number)
+                ),
                 calibration=self._texts.calibration,
                 on_progress=self.reporter(number),
             ).notes
