@@ -26,8 +26,10 @@ class Gradients:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a method may look at besides the weight; set where it asks for it."""
+    """Besides the weight, all that a method may look at; moments and gradients are there where it
+    asks for them. `module` is the name of the weight's module in the checkpoint."""
 
+    module: str | None = None
     moments: Moments | None = None
     gradients: Gradients | None = None
 
