@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from paredown.compress.prune.column_mask import mask_of_smallest
 from paredown.compress.prune.held_zeros import held_zeros
+from paredown.compress.prune.magnitude import by_magnitude
 from paredown.compress.prune.pattern import NOfM, Pattern, Share
 
 
@@ -19,7 +19,7 @@ def random_weight() -> torch.Tensor:
     ids=lambda pattern: pattern.name,
 )
 def test_pruned_matrices_are_found(pattern: Pattern) -> None:
-    mask_OI = mask_of_smallest(random_weight(), pattern)
+    mask_OI = by_magnitude(random_weight(), pattern).mask_OI
     values_OI = random_weight() * mask_OI
     for weight_OI in (values_OI, values_OI.bfloat16(), values_OI.numpy(), values_OI.half().numpy()):
         found_OI = held_zeros(weight_OI, recorded=False)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from paredown.compress.prune.column_mask import mask_of_smallest
+from fakes.random_layers import moments_of, random_layer
+from paredown.compress.prune.magnitude import by_magnitude
 from paredown.compress.prune.method import Pruned, Seen
 from paredown.compress.prune.pattern import NOfM, Pattern, Share
 from paredown.compress.prune.sparsegpt import SparseGPT
@@ -28,24 +29,6 @@ PATTERNS: tuple[Pattern, ...] = (
     NOfM(n=8, m=16),
     NOfM(n=3, m=4),
 )
-
-
-def random_layer(
-    num_rows: int, num_columns: int, seed: int, num_inputs: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """A weight [O, I] and inputs [N, I] that depend on each other and differ in size, float64."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    mixing_II = normal(num_columns, num_columns) / num_columns**0.5 + torch.eye(num_columns)
-    x_NI = normal(num_inputs or 2 * num_columns + 3, num_columns) @ mixing_II
-    return normal(num_rows, num_columns), x_NI * normal(num_columns).exp()
-
-
-def moments_of(x_NI: Tensor) -> Moments:
-    return Moments(hessian_II=2 / x_NI.shape[0] * x_NI.T @ x_NI, num_rows=x_NI.shape[0])
 
 
 def output_loss(weight_OI: Tensor, values_OI: Tensor, x_NI: Tensor) -> float:
@@ -134,7 +117,7 @@ def test_outputs_are_closer_than_without_the_smallest_weights(pattern: Pattern) 
     for seed in range(3):
         weight_OI, x_NI = random_layer(16, 160, seed, num_inputs=500)
         pruned = SparseGPT().prune(weight_OI, pattern, Seen(moments=moments_of(x_NI)))
-        plain_OI = weight_OI * mask_of_smallest(weight_OI, pattern)
+        plain_OI = weight_OI * by_magnitude(weight_OI, pattern).mask_OI
         lost = output_loss(weight_OI, pruned.values_OI, x_NI)
         assert lost < 0.6 * output_loss(weight_OI, plain_OI, x_NI)
         # The same mask without compensation loses more.
@@ -160,7 +143,7 @@ def test_inputs_that_do_not_depend_on_each_other_leave_the_others_as_they_are() 
         for order in ("natural", "loss"):
             method = SparseGPT(order=order, block_columns=160)
             pruned = method.prune(weight_OI, pattern, Seen(moments=moments))
-            assert torch.equal(pruned.mask_OI, mask_of_smallest(weight_OI, pattern))
+            assert torch.equal(pruned.mask_OI, by_magnitude(weight_OI, pattern).mask_OI)
             assert torch.equal(pruned.values_OI, weight_OI * pruned.mask_OI)
 
 
@@ -181,7 +164,6 @@ def test_equal_weights_are_removed_to_the_exact_share() -> None:
         pattern = Share(share=share)
         for weight_OI in (torch.zeros(7, 96), torch.ones(7, 96)):
             moments = Moments(hessian_II=torch.eye(96), num_rows=9)
-            assert num_allowed(pattern, mask_of_smallest(weight_OI, pattern))
             for order in ("natural", "loss"):
                 method = SparseGPT(order=order, block_columns=20)
                 pruned = method.prune(weight_OI, pattern, Seen(moments=moments))
@@ -214,7 +196,7 @@ def test_without_a_factor_the_smallest_weights_go_and_it_is_told(
     done: list[tuple[Pruned, Tensor]] = [
         (
             SparseGPT().prune(weight_OI, pattern, Seen(moments=moments)),
-            mask_of_smallest(weight_OI, pattern),
+            by_magnitude(weight_OI, pattern).mask_OI,
         )
         for pattern in PATTERNS
     ]
@@ -231,12 +213,12 @@ def test_the_smallest_weights_are_those_of_a_plain_sort() -> None:
     weight_OI, _ = random_layer(5, 64, seed=3)
     for share in (0.0, 0.3, 0.5):
         pattern = Share(share=share)
-        mask_OI = mask_of_smallest(weight_OI, pattern)
+        mask_OI = by_magnitude(weight_OI, pattern).mask_OI
         ordered = weight_OI.abs().flatten().sort().values
         least = ordered[pattern.num_removed(weight_OI.numel())]
         assert torch.equal(mask_OI, weight_OI.abs() >= least)
     neighbours = weight_OI[2, 8:12].abs()
-    kept = mask_of_smallest(weight_OI, TWO_OF_FOUR)[2, 8:12]
+    kept = by_magnitude(weight_OI, TWO_OF_FOUR).mask_OI[2, 8:12]
     assert neighbours[kept].min() > neighbours[~kept].max()
 
 

@@ -1,4 +1,4 @@
-"""Masks of a weight whose columns settle one after another (compress/column_solver.py): given, or
+"""Masks of a weight whose columns settle one after another (compress/column_solver.py): fixed, or
 chosen a stretch of columns at a time.
 
 Shapes: O output rows, I input columns, C columns of a stretch, G groups of M neighbours, N of
@@ -29,13 +29,15 @@ class ColumnMask(Protocol):
         ...
 
 
-class GivenMask:
+class FixedMask:
+    """Has every choice made before the first column settles."""
+
     def __init__(self, mask_OI: Tensor, order_I: Tensor) -> None:
         self.mask_IO = mask_OI.T[order_I]
         self.stretch = None
 
     def choose(self, values_CO: Tensor, first: int, last: int) -> None:
-        raise AssertionError("a given mask leaves nothing to choose")
+        raise AssertionError("a fixed mask leaves nothing to choose")
 
 
 class ChosenMask:
@@ -63,15 +65,6 @@ class ChosenMask:
         self._num_removed += num
         if num:
             self.mask_IO[first:last] = _all_but_smallest(losses_CO, num)
-
-
-def mask_of_smallest(weight_OI: Tensor, pattern: Pattern) -> Tensor:
-    """Returns the mask [O, I] of the pattern that removes the weights with the smallest
-    magnitudes."""
-    num_rows, num_columns = weight_OI.shape
-    mask = ChosenMask(pattern, weight_OI.new_ones(num_columns), num_rows, num_columns)
-    mask.choose(weight_OI.T, 0, num_columns)
-    return mask.mask_IO.T.contiguous()
 
 
 def check_mask(mask_OI: Tensor, weight_OI: Tensor) -> None:

@@ -43,8 +43,8 @@ class JointSparseGPT:
     def compress(
         self, weight_OI: Tensor, pattern: Pattern, target: LayerTarget, moments: Moments
     ) -> PrunedCodes:
-        """Prunes and quantizes a weight, computing in its dtype. Without a factor of H the
-        smallest weights go and the others are rounded to nearest; the notes say so.
+        """Prunes and quantizes a weight, computing in its dtype. Without a factor of H it prunes
+        by magnitude and rounds to nearest, and says so in the notes.
 
         Raises CheckpointError if weights or H are not finite, ConfigError for columns that the
         pattern does not fit, UnsupportedError if groups do not divide the columns.

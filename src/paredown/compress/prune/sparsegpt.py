@@ -26,11 +26,11 @@ from paredown.compress.hessian_factor import (
 from paredown.compress.prune.column_mask import (
     ChosenMask,
     ColumnMask,
-    GivenMask,
+    FixedMask,
     check_mask,
-    mask_of_smallest,
 )
 from paredown.compress.prune.loss_order import loss_order, natural_order
+from paredown.compress.prune.magnitude import by_magnitude, instead_of
 from paredown.compress.prune.method import Pruned, Seen
 from paredown.compress.prune.pattern import NOfM, Pattern
 from paredown.compress.quantize.method import Moments
@@ -66,12 +66,12 @@ class SparseGPT:
             )
 
     def check(self, pattern: Pattern) -> None:
-        """Every pattern can be made."""
+        """Accepts every pattern."""
 
     def prune(self, weight_OI: Tensor, pattern: Pattern, seen: Seen) -> Pruned:
         """Prunes a weight, computing in its dtype. Columns whose inputs were all 0 get weight 0.
-        Without any input, or if damping does not help to factor H, the smallest weights go and the
-        others stay as they are; the notes say so.
+        Without any input, or if damping does not help to factor H, it prunes by magnitude and says
+        so in the notes.
 
         Raises CheckpointError if weights or H are not finite, ConfigError for columns that the
         pattern does not fit.
@@ -81,8 +81,7 @@ class SparseGPT:
             pattern.check_columns(weight_OI.shape[1])
         factor = self.factor(weight_OI, pattern, seen.moments)
         if isinstance(factor, NoFactor):
-            mask_OI = mask_of_smallest(weight_OI, pattern)
-            return _unchanged(weight_OI, mask_OI, f"the smallest weights went: {factor.why}")
+            return by_magnitude(weight_OI, pattern, instead_of(factor.why))
         return solve_zeros(weight_OI, factor, self.mask(weight_OI, pattern, factor))
 
     def impose(self, weight_OI: Tensor, mask_OI: Tensor, moments: Moments) -> Pruned:
@@ -91,8 +90,10 @@ class SparseGPT:
         check_mask(mask_OI, weight_OI)
         factor = factor_hessian(weight_OI, moments, self.damp, natural_order)
         if isinstance(factor, NoFactor):
-            return _unchanged(weight_OI, mask_OI, f"no weight compensates: {factor.why}")
-        return solve_zeros(weight_OI, factor, GivenMask(mask_OI, factor.order_I))
+            values_OI = weight_OI.masked_fill(~mask_OI, 0)
+            note = f"no weight compensates: {factor.why}"
+            return Pruned(values_OI=values_OI, mask_OI=mask_OI, notes=(note,))
+        return solve_zeros(weight_OI, factor, FixedMask(mask_OI, factor.order_I))
 
     def factor(
         self, weight_OI: Tensor, pattern: Pattern, moments: Moments
@@ -135,8 +136,3 @@ def solve_zeros(weight_OI: Tensor, factor: HessianFactor, mask: ColumnMask) -> P
         notes=factor.notes,
         loss=loss,
     )
-
-
-def _unchanged(weight_OI: Tensor, mask_OI: Tensor, note: str) -> Pruned:
-    values_OI = weight_OI.masked_fill(~mask_OI, 0)
-    return Pruned(values_OI=values_OI, mask_OI=mask_OI, notes=(note,))
