@@ -19,18 +19,13 @@ _SMALLEST = 1e-20
 
 class Aim:
     """`wanted` yields residuals after the linear layer, batch by batch, or its outputs where a norm
-    follows it (`is_normed`)."""
+    follows it (`is_normed`). Outputs are multiplied by `multiplier` before they are added."""
 
     def __init__(
-        self,
-        module: nn.Linear,
-        spec: LayerSpec,
-        wanted: Iterator[Tensor] | None,
-        *,
-        is_normed: bool,
+        self, module: nn.Linear, wanted: Iterator[Tensor] | None, multiplier: float, is_normed: bool
     ) -> None:
         self._module = module
-        self._multiplier = 1.0 if is_normed else spec.residual_multiplier
+        self._multiplier = 1.0 if is_normed else multiplier
         self._wanted = wanted
         self._is_normed = is_normed
 
@@ -50,5 +45,5 @@ class Aim:
 
 
 def _sizes(values_BTD: Tensor) -> Tensor:
-    sizes_BT1 = torch.linalg.vector_norm(values_BTD, dim=-1, keepdim=True)
+    sizes_BT1: Tensor = torch.linalg.vector_norm(values_BTD, dim=-1, keepdim=True)
     return sizes_BT1.clamp(min=_SMALLEST)
