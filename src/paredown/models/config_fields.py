@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.config import family_from_config, spec_from_config
+from paredown.models.families.expert_fields import NUM_EXPERTS_FIELDS
 from paredown.models.families.family import Family
 from paredown.models.families.gated_rotary import FULL, SLIDING
 from paredown.spec.layer import LayerSpec
@@ -23,7 +24,8 @@ def config_of(
         return dict(source)
     if kept_layers is not None:
         source = _with_layers(source, family, kept_layers)
-    wanted, known = _fields(spec, family), _fields(before, family)
+    wanted = _own_names(_fields(spec, family), source)
+    known = _own_names(_fields(before, family), source)
     changed = {name: value for name, value in wanted.items() if known.get(name) != value}
     # A size that the config leaves to be derived is written only if the derived value would now be
     # wrong.
@@ -39,6 +41,15 @@ def config_of(
         seen=_difference(spec, before),
         remedy="Give all layers the same sizes, those that the family's config has fields for.",
     )
+
+
+def _own_names(fields: Mapping[str, object], source: Mapping[str, object]) -> dict[str, object]:
+    """Returns the fields, the number of experts under the name that `source` has for it."""
+    used = [name for name in NUM_EXPERTS_FIELDS if name in source]
+    return {
+        used[0] if name in NUM_EXPERTS_FIELDS and used else name: value
+        for name, value in fields.items()
+    }
 
 
 def _with_layers(

@@ -4,7 +4,6 @@ In order: the heads (and the output projection that reads them), then the neuron
 the `down` that reads them). After each, the layer computes with what will be stored.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from paredown.compress.calibrate.block import LayerBlock
 from paredown.compress.calibrate.expert_inputs import shrunk
 from paredown.compress.calibrate.passes import Passes
+from paredown.compress.cut.aim import Aim
 from paredown.compress.cut.compensation import FitSums
 from paredown.compress.cut.experts import AskedExperts, CutExperts, fewer_experts
 from paredown.compress.cut.ffn import NEAR_ZERO, CutNeurons, choose_neurons
@@ -152,8 +152,7 @@ class LayerWork:
 
     def _observed(self, role: str, survey: Survey | None = None) -> Fit:
         """Passes the inputs of `o` or `down` and returns its sums."""
-        target = self._target_of(role)
-        weight_OI, point = self._weight(role), input_point(role)
+        weight_OI, point, aim = self._weight(role), input_point(role), self._aim(role)
         sums, near, inputs = FitSums(weight_OI), NearZero(), self._block.inputs()
         before: list[Tensor] = []
 
@@ -161,10 +160,10 @@ class LayerWork:
             if role == "down" and at == "attention_sum":
                 before[:] = [x]
             if at == point:
-                if role == "o" and target is not None:
+                if role == "o":
                     before[:] = [next(inputs)]
                 with naming(f"layer {self._index}, {point}"):
-                    sums.add(x, None if target is None else target(before[0]))
+                    aim.add(sums, x, before[0])
                 near.add(x)
             return x
 
@@ -172,24 +171,13 @@ class LayerWork:
         scores = None if survey is None else survey.scores.get((self._index, role))
         return Fit.of(weight_OI, sums, scores_I=scores, near_zero_I=near.active(weight_OI.shape[1]))
 
-    def _target_of(self, role: str) -> Callable[[Tensor], Tensor] | None:
-        """Returns a function from a batch's residual before the linear layer to its target, for
-        batches in order."""
-        if self._targets is None or not self._aims:
-            return None
-        spec = self._block.layer.spec
-        has_norm = spec.norms.attention_output if role == "o" else spec.norms.mlp_output
-        file = self._targets.attention if role == "o" else self._targets.mlp
-        wanted = file.batches(self._block.batch_size)
-        bias = self._module(role).bias
-
-        def target(before_BTD: Tensor) -> Tensor:
-            target_BTD = next(wanted)
-            if has_norm is None:
-                target_BTD = (target_BTD - before_BTD) / spec.residual_multiplier
-            return target_BTD if bias is None else target_BTD - bias
-
-        return target
+    def _aim(self, role: str) -> Aim:
+        spec, wanted = self._block.layer.spec, None
+        norm = spec.norms.attention_output if role == "o" else spec.norms.mlp_output
+        if self._targets is not None and self._aims:
+            file = self._targets.attention if role == "o" else self._targets.mlp
+            wanted = file.batches(self._block.batch_size)
+        return Aim(self._module(role), wanted, spec.residual_multiplier, norm is not None)
 
     def _experts(self, cut: CutExperts, experts: Experts) -> Indices | None:
         num = cut.remaining(experts)

@@ -53,6 +53,7 @@ def neuron_scores(
     gradients = files[num_layers]
     scores: Scores = {}
     with torch.inference_mode(False), torch.enable_grad():
+        windows_NT = windows_NT.clone()  # a normal tensor, wherever it was made
         gradients.write(_last_gradients(source, files[num_layers], windows_NT), lasting=False)
         for layer in reversed(range(num_layers)):
             report(2 * num_layers - layer - 1)

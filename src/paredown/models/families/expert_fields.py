@@ -49,13 +49,14 @@ class ExpertLayers:
         return self.experts if has_them else None
 
 
-_NUM_EXPERTS = ("num_experts", "num_local_experts")
+# The names that a config may use for the number of experts.
+NUM_EXPERTS_FIELDS = ("num_experts", "num_local_experts")
 
 
 def read_num_experts(fields: Fields, name: str = "num_experts") -> tuple[int, int]:
     """Returns the number of experts and how many each token is routed to. The number of experts has
     two names; published models use `name`."""
-    found = [one for one in (name, *_NUM_EXPERTS) if one in fields.config]
+    found = [one for one in (name, *NUM_EXPERTS_FIELDS) if one in fields.config]
     num = fields.integer(found[0] if found else name)
     num_per_token = fields.integer("num_experts_per_tok")
     if num_per_token > num:
@@ -70,7 +71,7 @@ def read_num_experts(fields: Fields, name: str = "num_experts") -> tuple[int, in
 def read_qwen_experts(fields: Fields, shared_size: int | None) -> ExpertLayers | None:
     """Returns the experts of qwen2_moe and qwen3_moe, or None where `num_experts` is 0 and every
     layer is dense."""
-    if any(fields.config.get(name) == 0 for name in _NUM_EXPERTS):
+    if any(fields.config.get(name) == 0 for name in NUM_EXPERTS_FIELDS):
         return None
     num, num_per_token = read_num_experts(fields)
     experts = Experts(
