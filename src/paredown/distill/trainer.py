@@ -218,7 +218,9 @@ class _Run:
         )
 
     def _save_if_due(self) -> None:
-        spacing_s = max(self._config.save_every_s, _SAVE_SPACING * self._save_s)
+        spacing_s = self._config.save_every_s
+        if spacing_s:
+            spacing_s = max(spacing_s, _SAVE_SPACING * self._save_s)
         if self._elapsed_s - self._saved_at_s >= spacing_s:
             started = time.monotonic()
             self._save()
