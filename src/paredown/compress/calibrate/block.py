@@ -29,7 +29,7 @@ class LayerBlock:
     spec: ModelSpec
     layer: Layer
     table: tuple[Tensor, Tensor] | None
-    mask: Tensor | None
+    mask: Tensor
     activations: ActivationFile
     batch_size: int
 
