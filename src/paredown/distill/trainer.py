@@ -37,8 +37,8 @@ _END_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A student, its text and what it learns. Only `parameters` of the student change, by their names in it; where
-    `held` has a mask for one of them, those weights are 0 and stay exactly 0."""
+    """A student, its text and what it learns. Only `parameters` of the student change, by their
+    names in it; where `held` has a mask for one of them, those weights are 0 and stay so."""
 
     student: Decoder
     parameters: Mapping[str, Tensor]

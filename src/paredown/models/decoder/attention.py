@@ -15,8 +15,8 @@ from paredown.spec.attention_sinks import AttentionSinks
 # A layer's positions: the rotation table, if there is one, and the mask. The mask is true where a
 # query (row) may see a key (column), before the layer's window narrows it.
 Positions = tuple[RotationTable | None, Tensor]
-# Those of a fused layer may have no mask where each token sees all before it: half of the scores are
-# then not computed.
+# Those of a fused layer may have no mask where each token sees all before it: half of the scores
+# are then not computed.
 FusedPositions = tuple[RotationTable | None, Tensor | None]
 
 
