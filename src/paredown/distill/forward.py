@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from paredown.distill.batch import Batch
-from paredown.models.decoder.attention import Positions, position_inputs
+from paredown.models.decoder.attention import FusedPositions, position_inputs
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.packed import packed_positions, text_positions
@@ -30,7 +30,7 @@ def run_layers(decoder: Decoder, batch: Batch, *, recomputes: bool = False) -> T
     x_BTD = decoder.embed(batch.inputs_BT, positions_BT)
     # The sum of all layers is kept in the norms' precision, whatever the tables are stored in.
     x_BTD = x_BTD.to(decoder.final_norm.weight.dtype)
-    known: dict[Attention, Positions] = {}
+    known: dict[Attention, FusedPositions] = {}
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
         attention = layer.spec.attention
@@ -46,7 +46,7 @@ def run_layers(decoder: Decoder, batch: Batch, *, recomputes: bool = False) -> T
     return x_BTD
 
 
-def layer_positions(layer: Layer, batch: Batch) -> Positions:
+def layer_positions(layer: Layer, batch: Batch) -> FusedPositions:
     attention, num_tokens = layer.spec.attention, batch.inputs_BT.shape[1]
     if batch.texts_BT is not None:
         return packed_positions(attention, batch.texts_BT)

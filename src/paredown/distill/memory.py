@@ -74,7 +74,7 @@ class TrainingMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSize:
-    """What the memory of a training depends on, beside its layout. `num_trained` counts the values
+    """Says how large a training is, beside its layout. `num_trained` counts the values
     that are trained, `num_held` those of masked matrices; `trains_tables` says whether the
     embedding or the output layer is among them. `teacher` None is none that runs here."""
 

@@ -43,7 +43,7 @@ class RecoverConfig:
 
     train: TrainConfig
     loss: TokenLoss = field(default_factory=KL)
-    trains_tables: bool = True
+    trains_tables: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

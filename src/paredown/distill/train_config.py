@@ -22,7 +22,7 @@ class TrainConfig:
     `num_threads`             None is all cores
     `seed`                    of the order of the rows
     `save_every_s`            after so many seconds the run is saved, and less often where that
-                              takes long
+                              takes long; 0 saves it after each step
     `log`                     a CSV file of the steps, if any
     """
 
@@ -31,7 +31,7 @@ class TrainConfig:
     learning_rate: float = 3e-4
     final_learning_rate: float = 3e-5
     warmup_share: float = 0.05
-    batch_tokens: int = 8192
+    batch_tokens: int = 4096
     optimizer: AdamWConfig = field(default_factory=AdamWConfig)
     arithmetic: Arithmetic | None = None
     num_threads: int | None = None

@@ -37,8 +37,8 @@ _END_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is trained on what. Only `parameters` of the student change, by their names in it; where
-    `held` has a mask for one of them, those weights are 0 and stay exactly 0."""
+    """A student, its text and what it learns. Only `parameters` of the student change, by their
+    names in it; where `held` has a mask for one of them, those weights are 0 and stay so."""
 
     student: Decoder
     parameters: Mapping[str, Tensor]
@@ -218,7 +218,9 @@ class _Run:
         )
 
     def _save_if_due(self) -> None:
-        spacing_s = max(self._config.save_every_s, _SAVE_SPACING * self._save_s)
+        spacing_s = self._config.save_every_s
+        if spacing_s:
+            spacing_s = max(spacing_s, _SAVE_SPACING * self._save_s)
         if self._elapsed_s - self._saved_at_s >= spacing_s:
             started = time.monotonic()
             self._save()

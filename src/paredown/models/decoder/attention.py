@@ -13,9 +13,11 @@ from paredown.spec.attention import Attention, QueryTemperature
 from paredown.spec.attention_sinks import AttentionSinks
 
 # A layer's positions: the rotation table, if there is one, and the mask. The mask is true where a
-# query (row) may see a key (column), before the layer's window narrows it. A fused layer may have
-# None where each token sees all before it: half of the scores are then not computed.
-Positions = tuple[RotationTable | None, Tensor | None]
+# query (row) may see a key (column), before the layer's window narrows it.
+Positions = tuple[RotationTable | None, Tensor]
+# Those of a fused layer may have no mask where each token sees all before it: half of the scores
+# are then not computed.
+FusedPositions = tuple[RotationTable | None, Tensor | None]
 
 
 def position_inputs(
@@ -40,7 +42,9 @@ class HeadMixer:
     tap: Tap
     is_fused: bool
 
-    def mix(self, q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, positions: Positions) -> Tensor:
+    def mix(
+        self, q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, positions: FusedPositions
+    ) -> Tensor:
         """Returns [B, T, H * C] from queries and keys that are not rotated yet."""
         attention, tap = self.attention, self.tap
         table, mask_TT = positions
