@@ -13,6 +13,8 @@ The embedding, of which a step reads single rows, stays in floats.
 import hashlib
 import json
 import secrets
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,11 @@ import torch
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.disk import CalibrationDisk
+from paredown.compress.calibrate.gradients import (
+    collect_gradients,
+    gradient_fingerprint,
+    gradient_workspace_path,
+)
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.calibrate.walk import walk
@@ -29,6 +36,7 @@ from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
 from paredown.compress.choose_shares import measure_curves, needs_curves, with_chosen_shares
 from paredown.compress.compress_result import CompressResult, MadeLayers
 from paredown.compress.folder_job import FinishCompress, FolderJob
+from paredown.compress.prune.method import Gradients
 from paredown.compress.recipe import Recipe
 from paredown.errors import ConfigError, naming
 from paredown.formats.floating import check_stored
@@ -81,8 +89,10 @@ def compress(
     checked = _with_shares(checked, calibration, output, report)
     job = FolderJob(checked, finish)
     fingerprint = _fingerprint(source, checked.recipe, calibration)
-    with open_workspace(workspace_path(output), fingerprint) as workspace:
-        plan = WalkPlan(checked=checked, calibration=calibration)
+    with ExitStack() as stack:
+        gradients = _gradients(checked, calibration, output, stack, report)
+        workspace = stack.enter_context(open_workspace(workspace_path(output), fingerprint))
+        plan = WalkPlan(checked=checked, calibration=calibration, gradients=gradients)
         walk(plan, workspace, lambda what, share: report(what, _WALK_SHARE * share))
         job.take(workspace.tensors())
         job.notes = workspace.notes
@@ -142,6 +152,23 @@ def _with_shares(
     with open_workspace(place, secrets.token_hex()) as workspace:
         curves = measure_curves(checked, calibration, workspace, report)
     return with_chosen_shares(checked, curves)
+
+
+def _gradients(
+    checked: CheckedRecipe,
+    calibration: Calibration,
+    output: Path,
+    stack: ExitStack,
+    report: OnProgress,
+) -> Mapping[str, Gradients]:
+    """Returns the gradients of the modules whose pruners ask for them. They lie in a workspace that
+    `stack` closes."""
+    names = [name for name, one in checked.prunings.items() if one.step.pruner.needs_gradients]
+    if not names:
+        return {}
+    fingerprint = gradient_fingerprint(checked.source, calibration, names)
+    workspace = stack.enter_context(open_workspace(gradient_workspace_path(output), fingerprint))
+    return collect_gradients(checked.source, calibration, names, workspace, report)
 
 
 def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:

@@ -61,9 +61,7 @@ def _measured_steps(
                 Path(folder) / "alike",
                 recipe,
                 calibration=calibration,
-                on_progress=lambda what, part, name=recipe.name: on_progress(
-                    f"{name}: {what}", part
-                ),
+                on_progress=on_progress,
             )
             losses.append(_losses(source, Checkpoint.open(made.path), on_progress))
     modules = _modules_by_layer(source, recipe)
