@@ -20,11 +20,10 @@ from paredown.compress.cut.cut import cut
 from paredown.compress.folder_job import FinishCompress
 from paredown.compress.recipe import Stage
 from paredown.distill.recover import RecoverConfig, RecoverResult, recover
-from paredown.distill.train_config import TrainConfig
 from paredown.errors import ConfigError
 from paredown.jobs.measured_shares import with_measured_shares
 from paredown.jobs.recipe_texts import RecipeTexts
-from paredown.jobs.staged_recipe import StagedRecipe
+from paredown.jobs.staged_recipe import StagedRecipe, train_config
 from paredown.jobs.stages import Stages, open_stages, stages_path
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.locked_folder import check_locked_folder
@@ -170,16 +169,11 @@ class _Run:
             )
 
         def make(place: Path) -> tuple[str, ...]:
-            train = TrainConfig(
-                num_tokens=step.num_tokens,
-                minutes=step.minutes,
-                num_threads=self._texts.num_threads,
-            )
             done = recover(
                 source,
                 self._staged.source,
                 place,
-                RecoverConfig(train=train),
+                RecoverConfig(train=train_config(step, self._texts.num_threads)),
                 training(step),
                 on_progress=self.reporter(number),
             )

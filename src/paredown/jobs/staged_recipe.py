@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
 from paredown.compress.cut.cut import check_cuts
 from paredown.compress.recipe import Recipe, Stage
+from paredown.compress.steps import RecoverStep
+from paredown.distill.train_config import TrainConfig
 from paredown.models.checkpoint import Checkpoint
 
 
@@ -20,6 +22,11 @@ class StagedRecipe:
     checked: CheckedRecipe | None
 
 
+def train_config(step: RecoverStep, num_threads: int | None = None) -> TrainConfig:
+    """Returns how a recovery trains. Raises ConfigError for a budget of nothing."""
+    return TrainConfig(num_tokens=step.num_tokens, minutes=step.minutes, num_threads=num_threads)
+
+
 def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
     """Resolves every stage against the sizes that it will find. Raises what `check_recipe` and the
     cuts raise."""
@@ -32,6 +39,9 @@ def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
             spec = check_cuts(found, [step.cut for step in stage.cuts])
             found = replace(source, spec=spec)
         checked = check_recipe(found, stage.passes)
+        if stage.recover is not None:
+            train = train_config(stage.recover)
+            train.budget.check(train.batch_tokens)
         name = checked.recipe.name
     is_single = len(stages) == 1 and not stages[0].cuts
     return StagedRecipe(

@@ -6,6 +6,7 @@
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from paredown.errors import ConfigError
 
@@ -77,6 +78,6 @@ def find_pattern(name: str) -> Pattern | None:
     """Returns the pattern of that name, None if it names none. Raises ConfigError for numbers that
     make no pattern."""
     if _PERCENT.fullmatch(name):
-        return Share(share=float(name) / 100)
+        return Share(share=float(Decimal(name) / 100))
     found = _N_OF_M.fullmatch(name)
     return NOfM(n=int(found[1]), m=int(found[2])) if found else None
