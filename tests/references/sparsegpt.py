@@ -62,3 +62,35 @@ def sparsegpt_reference(
         values_O = rounded(column, weight_OI[:, column]) * mask_OI[:, column]
         weight_OI, inverse_II = eliminate(weight_OI, inverse_II, column, values_O)
     return weight_OI, mask_OI
+
+
+def rose_order(
+    weight_OI: np.ndarray, diagonal_I: np.ndarray, pattern: Pattern, block_columns: int
+) -> list[int]:
+    """The columns in the order of ROSE (arXiv 2603.05878), the first to be pruned first."""
+    num_rows, num_columns = weight_OI.shape
+    scores_OI = np.abs(weight_OI) * np.sqrt(diagonal_I)
+    size = pattern.m if isinstance(pattern, NOfM) else block_columns
+    blocks: list[tuple[float, list[int]]] = []
+    num_removed = 0
+    for start in range(0, num_columns, size):
+        columns = list(range(start, min(start + size, num_columns)))
+        removed: dict[int, list[float]] = {column: [] for column in columns}
+        if isinstance(pattern, NOfM):
+            for row in range(num_rows):
+                worst = sorted(columns, key=lambda column: scores_OI[row, column])
+                for column in worst[: pattern.m - pattern.n]:
+                    removed[column].append(scores_OI[row, column])
+        else:
+            asked = round(pattern.share * num_rows * (columns[-1] + 1)) - num_removed
+            num_removed += asked
+            places = [(row, column) for row in range(num_rows) for column in columns]
+            for row, column in sorted(places, key=lambda place: scores_OI[place])[:asked]:
+                removed[column].append(scores_OI[row, column])
+        losses = {column: sum(scores) for column, scores in removed.items()}
+        columns.sort(key=lambda column: -losses[column])
+        blocks.append((sum(losses.values()), columns))
+    whole = [block for block in blocks if len(block[1]) == size]
+    short = [block for block in blocks if len(block[1]) < size]
+    whole.sort(key=lambda block: -block[0])
+    return [column for _, columns in (*whole, *short) for column in columns]
