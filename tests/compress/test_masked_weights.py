@@ -52,12 +52,11 @@ QUANTIZERS: dict[str, Quantizer] = {
     "rtn-tensor": RTN(per_tensor=True),
     "hqq": HQQ(num_iterations=4),
     "gptq": GPTQ(),
-    "gptq-minmax": GPTQ(act_order=False, range="minmax"),
     "gptq-dynamic": GPTQ(static_groups=False),
 }
 GRIDS = (
-    *("int8", "int8-asym", "int6-g64", "int4", "int4-g32-asym", "int3-g32", "int2-g64-asym"),
-    *("int1-asym", "fp8", "fp8-g128", "w8a8", "w4a8-g32-qoq", "w4a8-g32-asym-qoq"),
+    *("int8", "int8-asym", "int4-g32", "int4-g32-asym", "int2-g64-asym", "int1-asym"),
+    *("fp8", "fp8-g128", "w4a8-g32-qoq", "w4a8-g32-asym-qoq"),
 )
 TORCH_DTYPES = {"BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
 
@@ -123,7 +122,7 @@ def test_zeros_stay_zero_in_every_format(name: str) -> None:
 def test_zeros_stay_zero_with_scales_of_any_dtype(scale_dtype: ScaleDType) -> None:
     weight_OI, moments = random_layer(3, 12, 128)
     mask_OI = masks(weight_OI, 4)
-    for name in ("int8", "int4-g32-asym", "int2-g64-asym", "fp8"):
+    for name in ("int4-g32-asym", "fp8"):
         for scale in (1.0, 1e-9, 1e4):
             target = LayerTarget(spec=FORMATS[name], scale_dtype=scale_dtype, mask_OI=mask_OI)
             for method in (RTN(), HQQ(num_iterations=2), GPTQ(static_groups=False)):
@@ -223,10 +222,9 @@ def test_codebooks_are_refused() -> None:
 @pytest.mark.parametrize(
     ("transform", "name"),
     [
-        (AWQ(num_tokens=64), "int4-g32-asym"),
-        (AWQ(num_tokens=64), "w4a8-g32-qoq"),
+        (AWQ(num_tokens=16), "int4-g32-asym"),
+        (AWQ(num_tokens=16), "w4a8-g32-qoq"),
         (SmoothQuant(alpha=0.5), "w8a8"),
-        (SmoothQuant(num_tokens=64), "w8a8"),
     ],
 )
 def test_transforms_keep_zeros(transform: Transform, name: str, tmp_path: Path) -> None:
@@ -269,8 +267,16 @@ def prune_two_of_four(folder: Path) -> dict[str, Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore:You passed `quantization_config`:UserWarning")
-@pytest.mark.parametrize("method", [RTN(), GPTQ(), HQQ()], ids=["rtn", "gptq", "hqq"])
-@pytest.mark.parametrize("name", ["int4-g32", "int4-g32-asym", "int8", "fp8"])
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        (RTN(), "int4-g32-asym"),
+        (HQQ(num_iterations=2), "int4-g32-asym"),
+        (GPTQ(), "int4-g32-asym"),
+        (GPTQ(), "int8"),
+        (GPTQ(), "fp8"),
+    ],
+)
 def test_transformers_reads_every_zero_of_a_pruned_folder(
     method: Quantizer, name: str, tmp_path: Path
 ) -> None:

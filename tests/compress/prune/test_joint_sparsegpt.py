@@ -83,10 +83,12 @@ def test_values_are_those_of_the_papers_algorithm(
     assert done.quantized.loss == pytest.approx(trace, rel=1e-4)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
-@pytest.mark.parametrize("name", [*NAMES, "w4a8-g32-qoq"])
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [(PATTERNS[0], "int4-g32"), *((PATTERNS[1], name) for name in (*NAMES, "w4a8-g32-qoq"))],
+)
 def test_it_loses_less_than_rounding_to_nearest_after_pruning(pattern: Pattern, name: str) -> None:
-    weight_OI, x_NI = random_layer(32, 160, seed=4)
+    weight_OI, x_NI = random_layer(16, 96, seed=4)
     moments = moments_of(x_NI)
     method = JointSparseGPT(pruner=SparseGPT(), quantizer=GPTQ())
     done = method.compress(weight_OI, pattern, target_of(name), moments)
