@@ -37,7 +37,8 @@ MODELS = [
 
 
 def quiet(what: str, share: float) -> None:
-    assert what and 0 <= share <= 1
+    assert what
+    assert 0 <= share <= 1
 
 
 def windows(num: int = 3, length: int = 11) -> Calibration:

@@ -35,6 +35,8 @@ from paredown.units import MEBI
 STATE = "state.json"
 # The prefix of activation files.
 INPUTS = "inputs-"
+# The prefix of the files of finished layers.
+FINISHED = "layer-"
 LOCK = "lock"
 # All names that a run gives to files here, temporary ones included; no other file is removed.
 _OWN_NAME = re.compile(
@@ -93,7 +95,7 @@ class Workspace:
         return found
 
     def _layer_path(self, layer: int) -> Path:
-        return self.path / f"layer-{layer:05d}.safetensors"
+        return self.path / f"{FINISHED}{layer:05d}.safetensors"
 
     def _write_state(self) -> None:
         state = {
