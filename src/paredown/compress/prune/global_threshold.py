@@ -97,9 +97,11 @@ def _threshold(modules: list[_Module], share: float) -> tuple[int, int]:
     """Returns the bits of the threshold, and how many of the weights equal to it go."""
     num_weights = sum(module.num_weights for module in modules)
     wanted = Share(share=share).num_removed(num_weights)
-    uppers = _count(modules, lambda bits: bits >> _HALF_BITS)
+    uppers = _count(modules, lambda bits: bits >> np.uint32(_HALF_BITS))
     upper, wanted = _place(uppers, wanted)
-    lowers = _count(modules, lambda bits: bits[bits >> _HALF_BITS == upper] & np.uint32(_HALF - 1))
+    lowers = _count(
+        modules, lambda bits: bits[bits >> np.uint32(_HALF_BITS) == upper] & np.uint32(_HALF - 1)
+    )
     lower, wanted = _place(lowers, wanted)
     return upper << _HALF_BITS | lower, wanted
 
