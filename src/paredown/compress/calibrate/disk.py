@@ -48,9 +48,7 @@ class CalibrationDisk:
         """Raises CapacityError, with the arithmetic, if the disk has too little room. `folder` is
         the workspace, which need not exist; its files from an interrupted run count as free, since
         they are used or removed."""
-        there = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
-        left = sum(file.stat().st_size for file in folder.glob(f"{INPUTS}*"))
-        free = shutil.disk_usage(there).free + left
+        there, free = free_bytes(folder)
         if self.total <= free:
             return
         raise CapacityError(
@@ -61,3 +59,11 @@ class CalibrationDisk:
             remedy="Use fewer or shorter windows (--samples, --calibration-tokens), or write the "
             "output where there is more room.",
         )
+
+
+def free_bytes(folder: Path) -> tuple[Path, int]:
+    """Returns the nearest folder that exists, and the bytes that a run in the workspace `folder`
+    has there: what is free, and its activations from an interrupted run."""
+    there = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
+    left = sum(file.stat().st_size for file in folder.glob(f"{INPUTS}*"))
+    return there, shutil.disk_usage(there).free + left

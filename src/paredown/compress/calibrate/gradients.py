@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.gradient_disk import predict_gradient_disk
 from paredown.compress.calibrate.gradient_memory import logits_tokens, predict_gradient_memory
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.calibrate.workspace import Workspace
@@ -92,7 +93,7 @@ def collect_gradients(
     of its own. They are there as long as the workspace.
 
     Raises ConfigError for windows of a single token, CapacityError before any work if it does not
-    fit in memory, and CheckpointError for gradients that are not finite.
+    fit in memory or on the disk, and CheckpointError for gradients that are not finite.
     """
     if calibration.num_tokens < _LEAST_TOKENS:
         raise ConfigError(
@@ -101,6 +102,7 @@ def collect_gradients(
             remedy=f"Use windows of at least {_LEAST_TOKENS} tokens (--calibration-tokens).",
         )
     predict_gradient_memory(source.spec, calibration.num_tokens).require()
+    predict_gradient_disk(source, calibration, modules).require(workspace.path)
     with torch.inference_mode(False):
         return _Collection(source, calibration, modules, workspace, on_progress).run()
 
@@ -264,7 +266,7 @@ class _Collection:
                     loss = functional.cross_entropy(
                         logits_CV, ids_T[start + 1 : end + 1], reduction="sum"
                     )
-                    (loss / (len(ids_T) - 1)).backward()
+                    torch.autograd.backward(loss / (len(ids_T) - 1))
             for one in sums.values():
                 one.add(1 / self._calibration.num_sequences)
             assert x_BTD.grad is not None

@@ -30,6 +30,8 @@ from paredown.units import MEBI
 STATE = "state.json"
 # The prefix of activation files.
 INPUTS = "inputs-"
+# The prefix of the files of finished layers.
+FINISHED = "layer-"
 # All names that a run gives to files here, temporary ones included; no other file is removed.
 _OWN_NAME = re.compile(
     r"state\.json|inputs-\d{5}(-\w+)?\.(f32|partial)|layer-\d{5}\.safetensors"
@@ -87,7 +89,7 @@ class Workspace:
         return found
 
     def _layer_path(self, layer: int) -> Path:
-        return self.path / f"layer-{layer:05d}.safetensors"
+        return self.path / f"{FINISHED}{layer:05d}.safetensors"
 
     def _write_state(self) -> None:
         state = {
