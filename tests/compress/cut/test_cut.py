@@ -10,19 +10,22 @@ import pytest
 import torch
 import transformers
 
+from fakes.packed_folders import write_packed
 from fakes.tiny_models import DECODER_VARIANTS, VARIANTS, VOCAB_SIZE, variant
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.cut.cut import cut
+from paredown.compress.cut.cut import CUTS, check_cuts, cut
 from paredown.compress.cut.experts import CutExperts
 from paredown.compress.cut.ffn import CutNeurons
 from paredown.compress.cut.heads import CutHeads
 from paredown.compress.cut.layers import CutLayers
 from paredown.compress.cut.method import Cut, CutResult
+from paredown.errors import ConfigError, UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.write import write_decoder
 from paredown.spec.experts import Experts
+from paredown.spec.weight import WeightSpec
 
 ALL_VARIANTS = (
     VARIANTS
@@ -175,3 +178,111 @@ def test_experts_that_nobody_asks_go(name: str, tmp_path: Path) -> None:
     (experts,), (before,) = checkpoint.spec.expert_kinds, source.spec.expert_kinds
     assert experts == replace(before, num=before.num - round(0.3 * before.num))
     check_transformers(checkpoint)
+
+
+@pytest.mark.parametrize("name", ["llama-biases", "gpt2", "gpt-neox", "phi3", "mixed-experts"])
+def test_a_share_of_nothing_changes_no_bit(name: str, tmp_path: Path) -> None:
+    source = opened(name, tmp_path / "in")
+    steps: list[Cut] = [CutNeurons(share=0), CutHeads(share=0)]
+    if source.spec.has_experts:
+        steps.append(CutExperts(share=0))
+    checkpoint, result = made(source, tmp_path / "out", steps)
+    assert checkpoint.config == source.config
+    assert (result.share, result.sizes, result.kept_layers) == (0, {}, None)
+    assert checkpoint.tensors.keys() == source.tensors.keys()
+    for tensor in source.tensors:
+        found, expected = checkpoint.tensors[tensor], source.tensors[tensor]
+        assert found.array.tobytes() == expected.array.tobytes(), tensor
+
+
+def test_two_cuts_of_layers_compose_their_numbers(tmp_path: Path) -> None:
+    source = opened("llama-four-layers", tmp_path / "in")
+    once, _ = made(source, tmp_path / "once", (CutLayers(num=1),))
+    again, _ = made(once, tmp_path / "again", (CutLayers(num=1),))
+    both, result = made(source, tmp_path / "both", (CutLayers(num=1), CutLayers(num=1)))
+    assert once.kept_layers is not None
+    assert again.kept_layers == both.kept_layers == result.kept_layers
+    assert len(both.kept_layers or ()) == 2
+    assert set(both.kept_layers or ()) < set(once.kept_layers)
+    for name, tensor in again.tensors.items():
+        assert tensor.array.tobytes() == both.tensors[name].array.tobytes(), name
+
+
+def test_what_stays_keeps_its_bits(tmp_path: Path) -> None:
+    """Without compensation, rows and columns of the source are all there is."""
+    ALL_VARIANTS["phi3"](tmp_path / "in", torch.bfloat16, 3)
+    source = Checkpoint.open(tmp_path / "in")
+    steps = (replace(NEURONS, compensation=None), replace(HEADS, compensation=None))
+    checkpoint, _ = made(source, tmp_path / "out", steps)
+    for role, layer in (("q", 0), ("v", 1), ("gate", 0), ("up", 1)):
+        rows = {row.tobytes() for row in source.linear(role, layer).dequantize()}
+        assert all(row.tobytes() in rows for row in checkpoint.linear(role, layer).dequantize()), (
+            role
+        )
+    for role in ("o", "down"):
+        columns = {column.tobytes() for column in source.linear(role, 0).dequantize().T.copy()}
+        found = checkpoint.linear(role, 0).dequantize().T.copy()
+        assert all(column.tobytes() in columns for column in found), role
+
+
+def test_dead_layers_are_told(tmp_path: Path) -> None:
+    source = opened("llama-gqa", tmp_path / "in")
+    decoder = Decoder.from_checkpoint(source)
+    decoder.layers[1].up.weight.zero_()
+    write_decoder(decoder, source, tmp_path / "dead")
+    checkpoint, result = made(Checkpoint.open(tmp_path / "dead"), tmp_path / "out", (NEURONS,))
+    assert any("layer 1: down: no neuron gives anything" in note for note in result.notes)
+    assert checkpoint.spec.layers[1].mlp.size == 64
+
+
+def refused(source: Checkpoint, steps: Sequence[Cut], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        check_cuts(source, steps)
+    output = source.path.with_name("refused")
+    with pytest.raises(error, match=match):
+        cut(source, output, steps, CALIBRATION)
+    assert [path for path in output.parent.iterdir() if "refused" in path.name] == []
+
+
+def test_what_cannot_be_cut_is_refused_before_any_work(tmp_path: Path) -> None:
+    llama = opened("llama-gqa", tmp_path / "llama")
+    refused(llama, (), ConfigError, "nothing is to be cut")
+    refused(llama, (CutLayers(num=2),), ConfigError, "last layer")
+    refused(llama, (CutLayers(num=1), CutLayers(num=1)), ConfigError, "last layer")
+    refused(llama, (CutExperts(share=0.25),), UnsupportedError, "no experts")
+    refused(llama, (CutHeads(share=0.9),), ConfigError, "too few key-value heads")
+    refused(llama, (CutHeads(share=0.1),), ConfigError, "removes none")
+    refused(llama, (CutNeurons(share=0.9),), ConfigError, "no multiple of 32")
+    refused(llama, (CutNeurons(share=0.3, multiple_of=256),), ConfigError, "no multiple of 256")
+    for share in (-0.1, 1.0):
+        for make in (CutNeurons, CutHeads, CutExperts):
+            with pytest.raises(ConfigError, match="outside"):
+                make(share=share)
+    with pytest.raises(ConfigError, match="no layer"):
+        CutLayers(num=0)
+    with pytest.raises(ConfigError, match="calibration text"):
+        cut(llama, tmp_path / "out", (NEURONS,), None)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "opt", "gpt-neox", "phi", "olmo2"])
+def test_heads_of_other_sizes_are_refused(name: str, tmp_path: Path) -> None:
+    """Their configs have no size of heads, or their norms cover all heads."""
+    refused(opened(name, tmp_path / "in"), (HEADS,), UnsupportedError, "config.json|norms")
+
+
+def test_a_quantized_source_is_refused(tmp_path: Path) -> None:
+    write_packed(tmp_path / "in", "llama-gqa", WeightSpec(dtype="int4", group_size=32))
+    refused(Checkpoint.open(tmp_path / "in"), (NEURONS,), UnsupportedError, "compressed already")
+
+
+def test_experts_that_tokens_need_stay(tmp_path: Path) -> None:
+    source = opened("mixtral", tmp_path / "in")
+    refused(source, (CutExperts(share=0.7),), ConfigError, "too few experts")
+
+
+def test_the_names_of_recipes() -> None:
+    assert CUTS["prune-layers-4"] == CutLayers(num=4)
+    assert CUTS["prune-ffn-25"] == CutNeurons(share=0.25)
+    assert set(CUTS) == {
+        "prune-ffn-25", "prune-heads-25", "prune-layers-4", "prune-experts-25",
+    }  # fmt: skip

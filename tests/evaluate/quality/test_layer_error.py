@@ -1,5 +1,7 @@
 """Errors of layers against the whole decoder, layer by layer, in float64."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +10,11 @@ import torch
 
 from fakes.tiny_models import MAX_POSITIONS, make_model
 from paredown.compress.compress import compress
+from paredown.errors import CheckpointError
 from paredown.evaluate.quality.layer_error import layer_errors, relative_error
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.write import write_decoder
 
 IDS = [int(i) for i in np.random.default_rng(2).integers(0, 300, MAX_POSITIONS)]
 
@@ -54,6 +58,49 @@ def test_errors_are_those_of_whole_models(family: str, recipe: str, tmp_path: Pa
     # The first layer is fed the same: embeddings are not quantized.
     assert errors[0].own == errors[0].accumulated
     assert all(one.own == 0 for one in layer_errors(original, original, IDS))
+
+
+def test_layers_are_compared_with_those_they_were(tmp_path: Path) -> None:
+    """Layers 0, 2 and 3 of five, with an error put into the second of them."""
+    make_model("llama", torch.float32, 1, num_hidden_layers=5).save_pretrained(tmp_path / "model")
+    original = Checkpoint.open(tmp_path / "model")
+    decoder = Decoder.from_checkpoint(original)
+    kept = (0, 2, 3)
+    decoder.layers[2].down.weight *= 1.5
+    shorter = Decoder(replace(original.spec, layers=original.spec.layers[:3]))
+    shorter.load_state_dict(
+        {
+            name: value
+            for name, value in decoder.state_dict().items()
+            if not name.startswith("layers.")
+        }
+        | {
+            f"layers.{number}.{name}": value
+            for number, layer in enumerate(kept)
+            for name, value in decoder.layers[layer].state_dict().items()
+        }
+    )
+    write_decoder(shorter, original, tmp_path / "cut")
+    config = json.loads((tmp_path / "cut" / "config.json").read_text())
+    config["paredown"] = {"kept_layers": list(kept)}
+    (tmp_path / "cut" / "config.json").write_text(json.dumps(config))
+    errors = layer_errors(original, Checkpoint.open(tmp_path / "cut"), IDS)
+    assert [one.layer for one in errors] == list(kept)
+    assert [one.own > 0 for one in errors] == [False, True, False]
+    x_c = Decoder.from_checkpoint(original).embed(torch.tensor([IDS]))
+    whole = Decoder.from_checkpoint(original)
+    x, positions = x_c, whole.layers[0].positions(len(IDS))
+    for number, layer in enumerate(whole.layers[:4]):
+        x = layer(x, *positions)
+        if number in kept:
+            x_c = decoder.layers[number](x_c, *positions)
+            found = errors[kept.index(number)].accumulated
+            assert found == pytest.approx(relative_error(x_c, x), rel=1e-4, abs=1e-6)
+    # Without the record nothing says which layers these are.
+    del config["paredown"]
+    (tmp_path / "cut" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="cannot be compared"):
+        layer_errors(original, Checkpoint.open(tmp_path / "cut"), IDS)
 
 
 def test_an_error_of_nothing_is_nothing() -> None:

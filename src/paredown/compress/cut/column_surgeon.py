@@ -48,7 +48,7 @@ def remove_units(
 
 class _Surgeon:
     def __init__(self, weight_OI: Tensor, hessian_II: Tensor, num_units: int, damp: float) -> None:
-        self._weight_OI = weight_OI.double()
+        self._weight_OI = weight_OI.to(torch.float64, copy=True)
         self._inverse_II = _inverse(hessian_II, damp)
         self._num_columns = weight_OI.shape[1] // num_units
         self.alive_U = torch.ones(num_units, dtype=torch.bool)
@@ -87,9 +87,7 @@ class _Surgeon:
 
 def _inverse(hessian_II: Tensor, damp: float) -> Tensor:
     """Returns (H + d Id)^-1, computed in the memory of the result."""
-    inverse_II = hessian_II.double()
-    if inverse_II is hessian_II:
-        inverse_II = inverse_II.clone()
+    inverse_II = hessian_II.to(torch.float64, copy=True)
     inverse_II.diagonal().add_(damping(hessian_II, damp))
     info = torch.empty((), dtype=torch.int32)
     # LAPACK uses the transposed layout, in which the result replaces the matrix.

@@ -21,8 +21,8 @@ def check_share(share: float) -> None:
 
 def remaining_width(width: int, share: float, multiple_of: int | None = None) -> int:
     """Returns the width after a share of it is removed: a multiple of 128 where one lies within 2 %
-    of the width that was asked for, else of 64, else of 32. `multiple_of` fixes the multiple, as
-    the K-quants of GGUF need (256).
+    of the width that was asked for, else of 64, else of 32; of two as near the larger.
+    `multiple_of` fixes the multiple, as the K-quants of GGUF need (256).
 
     Raises ConfigError where every multiple would remove nothing, or everything.
     """
