@@ -31,10 +31,10 @@ _LIBRARY_BYTES = 152 * MEBI
 # The system's allocator keeps what tensors below this size leave for others of other sizes. So much
 # memory do they take together, in units of their own.
 _POOLED_BYTES = 32 * MEBI
-_POOLED_SHARE = 1.8
-# The float32 tensors of a chunk of logits that live at once: the student's and the teacher's, their
-# logarithms, probabilities, gradients.
-_CHUNK_COPIES = 7
+_POOLED_SHARE = 1.2
+# The float32 tensors of a chunk of logits: seven live at once, and chunk after chunk the allocator
+# keeps what earlier ones left.
+_CHUNK_COPIES = 20
 # The float32 tensors of a part's hidden states that live at once outside of what is kept.
 _HIDDEN_COPIES = 6
 
@@ -115,11 +115,11 @@ class TrainingSize:
             each = self._kept_bytes(layer, layout.part_rows)
             kept += count * (hidden if layout.recomputes else each)
             largest = max(largest, each)
-        return kept + largest + _HIDDEN_COPIES * hidden + self._head_bytes()
+        return kept + largest + _HIDDEN_COPIES * hidden + self._head_bytes(tokens)
 
-    def _head_bytes(self) -> int:
+    def _head_bytes(self, tokens: int) -> int:
         vocab, hidden = self.spec.vocab_size, self.spec.hidden_size
-        chunk = _CHUNK_COPIES * pooled(4 * chunk_rows(vocab) * vocab)
+        chunk = _CHUNK_COPIES * 4 * min(tokens, chunk_rows(vocab)) * vocab
         cast = 2 * vocab * hidden if self.arithmetic == "bf16" else 0
         return chunk + cast + (8 * vocab * hidden if self.trains_tables else 0)
 
