@@ -1,8 +1,8 @@
 """Predicts how much memory a training takes at its peak, and chooses the layout that fits.
 
 What a layer keeps for its gradients is not guessed: one layer of each kind runs on one and on two
-rows, and the tensors that autograd keeps are counted. Factors were measured with
-tests/distill/test_memory.py and on SmolLM2-135M (docs/methods/training.md).
+rows, and the tensors that autograd keeps are counted. The factors below were measured as
+tests/distill/test_memory.py measures, on the built-in model and on SmolLM2-135M.
 """
 
 import os
@@ -27,13 +27,15 @@ from paredown.spec.model import ModelSpec
 from paredown.units import MEBI, format_bytes
 
 # What libraries allocate when they first compute, beside the tensors here.
-_LIBRARY_BYTES = 96 * MEBI
-# The float32 tensors of a chunk of logits that live at once: the student's and the teacher's, their
-# logarithms, probabilities, gradients.
-_CHUNK_COPIES = 7
-# The values of a token that live at once inside a layer, in units of all it keeps, while its
-# gradients are computed.
-_BACKWARD_SHARE = 1.0
+_LIBRARY_BYTES = 152 * MEBI
+# The system's allocator keeps what tensors below this size leave for others of other sizes. So much
+# memory do they take together, in units of their own.
+_POOLED_BYTES = 32 * MEBI
+_POOLED_SHARE = 1.2
+# The float32 tensors of a chunk of logits: seven live at once, and chunk after chunk the allocator
+# keeps what earlier ones left.
+_CHUNK_COPIES = 20
+# The float32 tensors of a part's hidden states that live at once outside of what is kept.
 _HIDDEN_COPIES = 6
 
 
@@ -90,6 +92,8 @@ class TrainingSize:
     def predict(self, layout: Layout) -> TrainingMemory:
         """Predicts the peak of a training that loads both models from now on."""
         gradients = 4 * self.num_trained
+        # While gradients come, what was kept for them goes.
+        worker = max(gradients, self._worker_bytes(layout))
         width = 2 if self.arithmetic == "bf16" else 4
         return TrainingMemory(
             base=resident_bytes(),
@@ -98,32 +102,38 @@ class TrainingSize:
             optimizer=8 * self.num_trained + self.num_held,
             gradients=gradients,
             teacher=0 if self.teacher is None else width * self.teacher.num_parameters(),
-            # While gradients come, what was kept for them goes.
-            values=layout.num_workers * max(gradients, self._worker_bytes(layout)),
+            values=layout.num_workers * worker,
         )
 
     def _worker_bytes(self, layout: Layout) -> int:
+        """Returns what a thread takes for a part: what layers keep, one layer more while its
+        gradients are computed, and the output layer."""
         tokens = layout.part_rows * (self.row_tokens - 1)
-        hidden = 4 * tokens * self.spec.hidden_size
+        hidden = pooled(4 * tokens * self.spec.hidden_size)
         kept = largest = 0
         for layer, count in self.spec.layer_counts.items():
             each = self._kept_bytes(layer, layout.part_rows)
             kept += count * (hidden if layout.recomputes else each)
             largest = max(largest, each)
-        return kept + round(_BACKWARD_SHARE * largest) + _HIDDEN_COPIES * hidden + self._head()
+        return kept + largest + _HIDDEN_COPIES * hidden + self._head_bytes(tokens)
 
-    def _head(self) -> int:
+    def _head_bytes(self, tokens: int) -> int:
         vocab, hidden = self.spec.vocab_size, self.spec.hidden_size
-        chunk = _CHUNK_COPIES * 4 * chunk_rows(vocab) * vocab
+        chunk = _CHUNK_COPIES * 4 * min(tokens, chunk_rows(vocab)) * vocab
         cast = 2 * vocab * hidden if self.arithmetic == "bf16" else 0
         return chunk + cast + (8 * vocab * hidden if self.trains_tables else 0)
 
     def _kept_bytes(self, layer: LayerSpec, num_rows: int) -> int:
-        """Returns what one layer keeps for its gradients: a part for each row, and one for all."""
-        one, two = (self._count(layer, rows) for rows in (1, 2))
-        return one + (num_rows - 1) * (two - one)
+        """Returns what one layer keeps for its gradients. A tensor of two rows is larger than that
+        of one where it has something for each row."""
+        one, two = (self._kept(layer, rows) for rows in (1, 2))
+        if len(one) != len(two):  # experts that no token chose keep nothing
+            return pooled(sum(one)) * num_rows
+        sizes = (a + (num_rows - 1) * (b - a) for a, b in zip(one, two, strict=True))
+        return sum(pooled(size) for size in sizes)
 
-    def _count(self, spec: LayerSpec, num_rows: int) -> int:
+    def _kept(self, spec: LayerSpec, num_rows: int) -> list[int]:
+        """Returns the sizes in bytes of the tensors that a layer keeps, in their order."""
         index = self.spec.layers.index(spec)
         with torch.device("meta"):
             layer = Layer(self.spec, index)
@@ -140,7 +150,12 @@ class TrainingSize:
         x_BTD.requires_grad_()
         with _counting() as sizes, computing(self.arithmetic):
             layer(x_BTD, *layer_positions(layer, batch))
-        return sum(sizes.values())
+        return list(sizes.values())
+
+
+def pooled(num_bytes: int) -> int:
+    """Returns what a tensor of that size takes in the process."""
+    return round(num_bytes * _POOLED_SHARE) if num_bytes < _POOLED_BYTES else num_bytes
 
 
 def choose_layout(size: TrainingSize, num_threads: int) -> tuple[Layout, TrainingMemory]:

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import RecoverStep
-from paredown.distill.rows import Rows
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.evaluate.texts.training_text import TrainingTextConfig
 from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FloatSource
-from paredown.jobs.training_rows import training_rows
+from paredown.jobs.training_rows import TrainingRows, training_rows
+
+
+# The tokens that are prepared for a budget of minutes; a longer run reads them again.
+_TOKENS_PER_MINUTE = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +23,7 @@ class RecipeTexts:
     `num_threads` train; None is all cores."""
 
     calibration: Calibration | None = None
-    training: Callable[[RecoverStep], Rows] | None = None
+    training: Callable[[RecoverStep], TrainingRows] | None = None
     num_threads: int | None = None
 
 
@@ -36,7 +40,10 @@ def recipe_texts(
     if recipes is None or any(recipe.needs_calibration for recipe in recipes):
         windows = calibration_windows(source.original, config, num_threads)
 
-    def training(step: RecoverStep) -> Rows:
-        return training_rows(source.original, config, step, num_threads)
+    def training(step: RecoverStep) -> TrainingRows:
+        tokens = step.num_tokens or round((step.minutes or 0) * _TOKENS_PER_MINUTE)
+        own = None if isinstance(config, Calibration) else config.text
+        text = TrainingTextConfig(text=own, num_tokens=tokens)
+        return training_rows(source.original, text, num_threads)
 
     return RecipeTexts(calibration=windows, training=training, num_threads=num_threads)

@@ -169,15 +169,16 @@ class _Run:
             )
 
         def make(place: Path) -> tuple[str, ...]:
+            text = training(step)
             done = recover(
                 source,
                 self._staged.source,
                 place,
                 RecoverConfig(train=train_config(step, self._texts.num_threads)),
-                training(step),
+                text.rows,
                 on_progress=self.reporter(number),
             )
-            return (recovery_note(done),)
+            return (recovery_note(done, text.source),)
 
         return self._stages.make(f"{number}-recover", make)
 
@@ -194,11 +195,12 @@ def _fingerprint(staged: StagedRecipe, texts: RecipeTexts) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def recovery_note(done: RecoverResult) -> str:
-    """Says how long a recovery trained, and how far its loss fell."""
+def recovery_note(done: RecoverResult, text: str) -> str:
+    """Says on what and how long a recovery trained, and how far its loss fell."""
     training = done.training
     first = training.records[0].loss
     return (
-        f"recovered on {training.num_tokens:,} tokens in {training.records[-1].elapsed_s:.0f} s: "
+        f"recovered on {training.num_tokens:,} tokens of {text} in "
+        f"{training.records[-1].elapsed_s:.0f} s: "
         f"KL on the training text from {first:.4f} to {training.final_loss:.4f}"
     )

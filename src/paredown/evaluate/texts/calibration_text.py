@@ -61,7 +61,7 @@ def choose_calibration(
     one window, and CheckpointError for one that cannot be read."""
     num_tokens = min(config.num_tokens, max_positions)
     _check(config, num_tokens)
-    parts = _parts(config, tokenizer)
+    parts = text_parts(config.text, tokenizer)
     if parts:
         numbers = split_evenly(config.num_samples, [part.weight for part in parts])
         found = [
@@ -82,7 +82,7 @@ def choose_calibration(
 
 def calibration_texts(config: CalibrationConfig, tokenizer: ChatTokenizer) -> list[Path]:
     """Returns the texts that windows come from, each once; empty where the model writes its own."""
-    return list(dict.fromkeys(part.path for part in _parts(config, tokenizer)))
+    return list(dict.fromkeys(part.path for part in text_parts(config.text, tokenizer)))
 
 
 def split_evenly(total: int, weights: Sequence[int]) -> list[int]:
@@ -114,7 +114,7 @@ def _check(config: CalibrationConfig, num_tokens: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Part:
+class TextPart:
     """A text with its `weight` among the windows; `as_chat` renders it in the chat template."""
 
     path: Path
@@ -128,7 +128,7 @@ class _Part:
     def windows(
         self, tokenizer: ChatTokenizer, num_samples: int, num_tokens: int, seed: int
     ) -> Windows:
-        text = _read(self.path)
+        text = read_beginning(self.path)
         if self.as_chat:
             return chat_windows(text, tokenizer, num_samples, num_tokens, seed)
         windows = _windows(text, tokenizer, num_samples, num_tokens, seed, self.path)
@@ -138,17 +138,17 @@ class _Part:
         return windows
 
 
-def _parts(config: CalibrationConfig, tokenizer: ChatTokenizer) -> list[_Part]:
-    """Returns the config's text alone, or those of $PAREDOWN_DATA; empty without either."""
-    if config.text is not None:
-        return [_Part(path=config.text)]
+def text_parts(text: Path | None, tokenizer: ChatTokenizer) -> list[TextPart]:
+    """Returns the text of that file alone, or those of $PAREDOWN_DATA; empty without either."""
+    if text is not None:
+        return [TextPart(path=text)]
     if DATA_VARIABLE not in os.environ:
         return []
     root = Path(os.environ[DATA_VARIABLE])
-    parts = [_Part(path=root / DATA_TEXT)]
+    parts = [TextPart(path=root / DATA_TEXT)]
     if tokenizer.has_chat_template:
         mixed = root / MIXED_TEXT
-        parts += [_Part(path=mixed), _Part(path=mixed, as_chat=True)]
+        parts += [TextPart(path=mixed), TextPart(path=mixed, as_chat=True)]
     return [part for part in parts if part.path.is_file()]
 
 
@@ -193,11 +193,12 @@ def _windows(
     return windows
 
 
-def _read(path: Path) -> str:
-    """Returns the beginning of a text file, decompressed where its name ends in .xz."""
+def read_beginning(path: Path, max_bytes: int = _READ_BYTES) -> str:
+    """Returns the beginning of a text file, decompressed where its name ends in .xz. Raises
+    CheckpointError for a file that cannot be read, and ConfigError for one that is not UTF-8."""
     try:
         with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as file:
-            raw = file.read(_READ_BYTES)
+            raw = file.read(max_bytes)
     except (OSError, lzma.LZMAError, EOFError) as error:
         raise CheckpointError(
             f"the calibration text {path} cannot be read",
@@ -206,7 +207,7 @@ def _read(path: Path) -> str:
         ) from error
     try:
         # The cut may split a character.
-        return raw.decode("utf-8", errors="ignore" if len(raw) == _READ_BYTES else "strict")
+        return raw.decode("utf-8", errors="ignore" if len(raw) == max_bytes else "strict")
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} is not text",

@@ -144,11 +144,12 @@ def sample_text(
     tokenizer: TextTokenizer,
     num_tokens: int,
     start: Sequence[int] | None = None,
+    seed: int = _SAMPLING_SEED,
 ) -> list[int]:
     """Samples tokens at temperature 1 (Gumbel-max) from several parallel texts, concatenated in the
-    result. The same executor gives the same tokens. Each text continues `start`, which is part of
-    it; with None it continues the first token, which is not."""
-    rng = np.random.default_rng(_SAMPLING_SEED)
+    result. The same executor and seed give the same tokens. Each text continues `start`, which is
+    part of it; with None it continues the first token, which is not."""
+    rng = np.random.default_rng(seed)
     pages_each = -(-window_tokens(executor.spec.max_positions) // PAGE_SIZE)
     num_texts = max(1, min(executor.num_pages // pages_each, _NUM_TEXTS))
     first = first_token(tokenizer)

@@ -31,7 +31,8 @@ def mix(x_ND: Tensor, logits_NE: Tensor, experts: Experts, run: RunExpert) -> Te
     """Returns [N, D]: each token's weighted expert outputs, added in the order of the experts'
     indices. `run` is called with an expert's index and the tokens routed to it, and not at all for
     an expert without tokens."""
-    weights_NK, chosen_NK = choose_experts(logits_NE, experts)
+    # Products may be coarser than the tokens (distill/arithmetic.py), their sums are not.
+    weights_NK, chosen_NK = choose_experts(logits_NE.to(x_ND.dtype), experts)
     y_ND = torch.zeros_like(x_ND)
     for expert in range(experts.num):
         tokens, ranks = (chosen_NK == expert).nonzero(as_tuple=True)
