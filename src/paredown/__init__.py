@@ -13,6 +13,21 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from paredown.compress.calibrate.calibration import Calibration
+    from paredown.compress.cut.experts import CutExperts
+    from paredown.compress.cut.ffn import CutNeurons
+    from paredown.compress.cut.heads import CutHeads
+    from paredown.compress.cut.layers import CutLayers
+    from paredown.compress.prune.given_mask import GivenMask
+    from paredown.compress.prune.low_gradient import LowGradient
+    from paredown.compress.prune.magnitude import Magnitude
+    from paredown.compress.prune.obd import OBD
+    from paredown.compress.prune.obs import OBS
+    from paredown.compress.prune.pattern import NOfM, Share
+    from paredown.compress.prune.refit import Refit
+    from paredown.compress.prune.sparse_swaps import SparseSwaps
+    from paredown.compress.prune.sparsegpt import SparseGPT
+    from paredown.compress.prune.taylor import Taylor
+    from paredown.compress.prune.wanda import Wanda
     from paredown.compress.quantize.aqlm import AQLM
     from paredown.compress.quantize.awq import AWQ
     from paredown.compress.quantize.gptq import GPTQ
@@ -21,7 +36,13 @@ if TYPE_CHECKING:
     from paredown.compress.quantize.rtn import RTN
     from paredown.compress.quantize.smoothquant import SmoothQuant
     from paredown.compress.recipe import Recipe
-    from paredown.compress.steps import QuantizeStep, TransformStep
+    from paredown.compress.steps import (
+        CutStep,
+        PruneStep,
+        QuantizeStep,
+        RecoverStep,
+        TransformStep,
+    )
     from paredown.engine.async_llm import AsyncLLM
     from paredown.engine.llm import LLM, BeamCompletion, Completion
     from paredown.engine.request_output import RequestOutput
@@ -85,6 +106,7 @@ _MODULES = {
     "AttentionSinks": "paredown.spec.attention_sinks",
     "BeamCompletion": "paredown.engine.llm",
     "BeamSearchParams": "paredown.engine.sampling.beam_search",
+    "Bounds": "paredown.optimize.bounds",
     "CacheConfig": "paredown.executors.cache_config",
     "Calibration": "paredown.compress.calibrate.calibration",
     "CalibrationConfig": "paredown.evaluate.texts.calibration_text",
@@ -95,37 +117,55 @@ _MODULES = {
     "CompressedCheckpoint": "paredown.jobs.compress",
     "ConfigError": "paredown.errors",
     "ConvertedCheckpoint": "paredown.jobs.convert",
+    "CutExperts": "paredown.compress.cut.experts",
+    "CutHeads": "paredown.compress.cut.heads",
+    "CutLayers": "paredown.compress.cut.layers",
+    "CutNeurons": "paredown.compress.cut.ffn",
+    "CutStep": "paredown.compress.steps",
     "FORMATS": "paredown.formats.table",
     "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
+    "GivenMask": "paredown.compress.prune.given_mask",
     "HQQ": "paredown.compress.quantize.hqq",
     "HubError": "paredown.errors",
     "ImportanceConfig": "paredown.jobs.importance",
     "InstallationError": "paredown.errors",
     "LLM": "paredown.engine.llm",
     "LLMInt8": "paredown.compress.quantize.llm_int8",
-    "Bounds": "paredown.optimize.bounds",
+    "LowGradient": "paredown.compress.prune.low_gradient",
+    "Magnitude": "paredown.compress.prune.magnitude",
+    "NOfM": "paredown.compress.prune.pattern",
+    "OBD": "paredown.compress.prune.obd",
+    "OBS": "paredown.compress.prune.obs",
     "OptimizeConfig": "paredown.optimize.optimize",
     "OptimizeResult": "paredown.optimize.optimize_result",
     "OutputError": "paredown.errors",
     "ParedownError": "paredown.errors",
-    "QuantizeStep": "paredown.compress.recipe",
+    "PruneStep": "paredown.compress.steps",
+    "QuantizeStep": "paredown.compress.steps",
     "QueueFullError": "paredown.engine.schedule.scheduler",
     "RTN": "paredown.compress.quantize.rtn",
     "Recipe": "paredown.compress.recipe",
+    "RecoverStep": "paredown.compress.steps",
+    "Refit": "paredown.compress.prune.refit",
     "RequestError": "paredown.errors",
     "RequestOutput": "paredown.engine.request_output",
     "RunOptions": "paredown.executors.run_options",
     "SamplingParams": "paredown.engine.sampling.sampling_params",
     "ScheduleConfig": "paredown.engine.schedule.schedule_config",
     "Score": "paredown.engine.score",
+    "Share": "paredown.compress.prune.pattern",
     "SmoothQuant": "paredown.compress.quantize.smoothquant",
+    "SparseGPT": "paredown.compress.prune.sparsegpt",
+    "SparseSwaps": "paredown.compress.prune.sparse_swaps",
     "SpeculationConfig": "paredown.engine.speculate.speculation_config",
+    "Taylor": "paredown.compress.prune.taylor",
     "ThreadPlan": "paredown.kernels.thread_plan",
-    "TransformStep": "paredown.compress.recipe",
+    "TransformStep": "paredown.compress.steps",
     "UnavailableError": "paredown.engine.worker",
     "UnsupportedError": "paredown.errors",
     "VerifyConfig": "paredown.jobs.verify_config",
+    "Wanda": "paredown.compress.prune.wanda",
     "WeightSpec": "paredown.spec.weight",
     "compress_checkpoint": "paredown.jobs.compress",
     "convert_checkpoint": "paredown.jobs.convert",
@@ -145,6 +185,8 @@ __all__ = [
     "GPTQ",
     "HQQ",
     "LLM",
+    "OBD",
+    "OBS",
     "RTN",
     "AsyncLLM",
     "AttentionSinks",
@@ -161,31 +203,48 @@ __all__ = [
     "CompressedCheckpoint",
     "ConfigError",
     "ConvertedCheckpoint",
+    "CutExperts",
+    "CutHeads",
+    "CutLayers",
+    "CutNeurons",
+    "CutStep",
     "FromQuantized",
+    "GivenMask",
     "HubError",
     "ImportanceConfig",
     "InstallationError",
     "LLMInt8",
+    "LowGradient",
+    "Magnitude",
+    "NOfM",
     "OptimizeConfig",
     "OptimizeResult",
     "OutputError",
     "ParedownError",
+    "PruneStep",
     "QuantizeStep",
     "QueueFullError",
     "Recipe",
+    "RecoverStep",
+    "Refit",
     "RequestError",
     "RequestOutput",
     "RunOptions",
     "SamplingParams",
     "ScheduleConfig",
     "Score",
+    "Share",
     "SmoothQuant",
+    "SparseGPT",
+    "SparseSwaps",
     "SpeculationConfig",
+    "Taylor",
     "ThreadPlan",
     "TransformStep",
     "UnavailableError",
     "UnsupportedError",
     "VerifyConfig",
+    "Wanda",
     "WeightSpec",
     "compress_checkpoint",
     "convert_checkpoint",

@@ -21,7 +21,7 @@ from paredown.formats.weight import Weight
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleWork:
-    """What is done to one module [O, I], by the name of its tensor. `scheme` is None where it
+    """The work on one module [O, I], by the name of its tensor. `scheme` is None where it
     stays in floats, `pruning` where nothing is removed; `was_pruned` says that the source's record
     names it as pruned."""
 
@@ -82,7 +82,8 @@ def _one_by_one(
 ) -> Finished:
     notes: tuple[str, ...] = ()
     if work.pruning is not None:
-        pruned = _prune(work.pruning, weight_OI, Seen(moments=moments, gradients=gradients))
+        seen = Seen(module=work.name, moments=moments, gradients=gradients)
+        pruned = _prune(work.pruning, weight_OI, seen)
         mask_OI: Tensor | None = pruned.mask_OI
         weight_OI, notes = pruned.values_OI.to(weight_OI.dtype), pruned.notes
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from paredown.compress.prune.method import ChecksModules
 from paredown.compress.prune.pattern import NOfM, Pattern
 from paredown.compress.recipe import Recipe
 from paredown.compress.schemes import Scheme
@@ -14,7 +15,7 @@ from paredown.models.checkpoint import Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class Pruning:
-    """What becomes of one linear module: the step, and the module's own pattern."""
+    """The pruning of one linear module: the step, and the module's own pattern."""
 
     step: PruneStep
     pattern: Pattern
@@ -33,9 +34,13 @@ def resolve_prunings(
     by_name = {module.name: module for module in modules}
     found: dict[str, Pruning] = {}
     for step in recipe.prune_steps:
-        for name in targets.matching(step.targets):
+        names = targets.matching(step.targets)
+        for name in names:
             _check(by_name[name], step, source)
             found[name] = Pruning(step=step, pattern=step.pattern)
+        if isinstance(step.pruner, ChecksModules):
+            shapes = {name: by_name[name].shape for name in names}
+            step.pruner.check_modules(shapes, step.pattern)
     for name, scheme in schemes.items():
         if name in found and not scheme.quantizer.holds_zeros:
             raise UnsupportedError(

@@ -12,7 +12,6 @@ from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FloatSource
 from paredown.jobs.training_rows import TrainingRows, training_rows
 
-
 # The tokens that are prepared for a budget of minutes; a longer run reads them again.
 _TOKENS_PER_MINUTE = 60_000
 

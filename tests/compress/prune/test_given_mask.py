@@ -31,7 +31,7 @@ def write(folder: Path, masks: dict[str, Tensor]) -> GivenMask:
 def test_each_module_has_its_own_mask(tmp_path: Path, suffix: str) -> None:
     masks = random_masks()
     method = write(tmp_path, {f"{name}{suffix}": mask for name, mask in masks.items()})
-    method.check_modules(SHAPES)
+    method.check_modules(SHAPES, Share(share=0.5))
     for name, mask_OI in masks.items():
         weight_OI = torch.randn(mask_OI.shape, generator=torch.Generator().manual_seed(1))
         weight_OI[0] = 0
@@ -64,21 +64,23 @@ def test_what_does_not_fit_is_named_before_work(tmp_path: Path) -> None:
     masks = random_masks()
     transposed = write(tmp_path, masks | {"layers.0.gate": masks["layers.0.gate"].T.contiguous()})
     with pytest.raises(ConfigError, match=r"layers\.0\.gate .*BOOL \[8, 4\] for BOOL \[4, 8\]"):
-        transposed.check_modules(SHAPES)
+        transposed.check_modules(SHAPES, Share(share=0.5))
     floats = write(tmp_path, masks | {"layers.0.gate": masks["layers.0.gate"].float()})
     with pytest.raises(ConfigError, match=r"F32 \[4, 8\] for BOOL \[4, 8\]"):
-        floats.check_modules(SHAPES)
+        floats.check_modules(SHAPES, Share(share=0.5))
     few = write(tmp_path, {"layers.0.gate": masks["layers.0.gate"]})
     with pytest.raises(ConfigError, match=r"no mask for the module layers\.0\.height"):
-        few.check_modules(SHAPES)
+        few.check_modules(SHAPES, Share(share=0.5))
     many = write(tmp_path, masks | {"layers.9.gate": masks["layers.0.gate"].clone()})
     with pytest.raises(ConfigError, match=r"no module that is pruned .*layers\.9\.gate"):
-        many.check_modules(SHAPES)
+        many.check_modules(SHAPES, Share(share=0.5))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="missing"):
-        GivenMask(path=str(tmp_path / "missing.safetensors")).check_modules(SHAPES)
+        GivenMask(path=str(tmp_path / "missing.safetensors")).check_modules(
+            SHAPES, Share(share=0.5)
+        )
     (tmp_path / "masks.safetensors").write_bytes(b"no safetensors file")
     with pytest.raises(CheckpointError, match="header"):
-        GivenMask(path=str(tmp_path / "masks.safetensors")).check_modules(SHAPES)
+        GivenMask(path=str(tmp_path / "masks.safetensors")).check_modules(SHAPES, Share(share=0.5))

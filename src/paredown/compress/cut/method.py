@@ -103,7 +103,7 @@ class CutResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What a cut learns from a first pass over the whole model: the layers that stay, and scores of
+    """The results of a cut's first pass over the whole model: the layers that stay, and scores of
     columns by role of the linear layer that reads them."""
 
     layers: tuple[int, ...]

@@ -36,7 +36,7 @@ class GivenMask:
     def check(self, pattern: Pattern) -> None:
         """Accepts every pattern; `prune` checks the masks against it."""
 
-    def check_modules(self, shapes: Mapping[str, tuple[int, int]]) -> None:
+    def check_modules(self, shapes: Mapping[str, tuple[int, int]], pattern: Pattern) -> None:
         """Checks the file before any work: it must have a mask for each of the modules, of its
         shape (out, in), and none for another. Raises CheckpointError for a file that cannot be
         read, ConfigError for a mask that does not fit."""

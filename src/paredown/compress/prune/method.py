@@ -4,8 +4,9 @@ A pruner chooses which weights of one linear layer stay, and may change those. A
 what a pruner chose. Structured methods, which make layers smaller, are in compress/cut/.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from paredown.compress.quantize.method import Moments
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients:
-    """What the loss of the whole model says about one weight [O, I], over the calibration windows:
+    """How the loss of the whole model depends on one weight [O, I], over the calibration windows:
     the mean of |g|, the mean of g^2 (the diagonal of the empirical Fisher matrix), and the largest
     |g|, for the gradient g of each window's mean loss."""
 
@@ -59,6 +60,15 @@ class Pruner(Protocol):
     def prune(self, weight_OI: Tensor, pattern: Pattern, seen: Seen) -> Pruned:
         """Prunes `weight_OI` [O, I] in float32 or float64, which stays unchanged. Raises
         ConfigError for columns that the pattern does not fit."""
+        ...
+
+
+@runtime_checkable
+class ChecksModules(Protocol):
+    """A pruner that can tell from the shapes of the modules whether it can prune them."""
+
+    def check_modules(self, shapes: Mapping[str, tuple[int, int]], pattern: Pattern) -> None:
+        """Checks the modules, by name, before any work. Raises ConfigError or UnsupportedError."""
         ...
 
 

@@ -10,6 +10,7 @@ that are left; this repeats. Every row needs an inverse of its own, so only smal
 in bearable time.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from paredown.compress.prune.magnitude import by_magnitude, instead_of
 from paredown.compress.prune.mask import removed_by_row
 from paredown.compress.prune.method import Pruned, Seen
 from paredown.compress.prune.pattern import NOfM, Pattern
-from paredown.errors import ConfigError, UnsupportedError
+from paredown.errors import ConfigError, UnsupportedError, naming
 
 # The most numbers of inverses that one layer may change. They take about two minutes on one core
 # (a layer of 576 x 576 of SmolLM2-135M at 50 % changes 5.5e10).
@@ -47,6 +48,12 @@ class OBS:
     def check(self, pattern: Pattern) -> None:
         """Accepts every pattern."""
 
+    def check_modules(self, shapes: Mapping[str, tuple[int, int]], pattern: Pattern) -> None:
+        """Raises UnsupportedError, with the module's name, for one that would take too long."""
+        for name, shape in shapes.items():
+            with naming(name):
+                _check_size(shape, round(pattern.share * shape[0] * shape[1]))
+
     def prune(self, weight_OI: Tensor, pattern: Pattern, seen: Seen) -> Pruned:
         """Prunes a weight, computing in float64. Without any input but zeros it prunes by magnitude
         and says so in the notes.
@@ -57,7 +64,7 @@ class OBS:
         assert seen.moments is not None
         hessian_II = seen.moments.hessian_II
         quotas_OG = _quotas(weight_OI, pattern)
-        _check_size(weight_OI, quotas_OG)
+        _check_size((weight_OI.shape[0], weight_OI.shape[1]), int(quotas_OG.sum()))
         inverse = damped_inverse(hessian_II, self.damp, torch.float64)
         if inverse is None:
             return by_magnitude(weight_OI, pattern, instead_of("the inputs give no inverse"))
@@ -104,13 +111,13 @@ def _quotas(weight_OI: Tensor, pattern: Pattern) -> Tensor:
     return torch.maximum(quotas_OG, num_zeros_OG)
 
 
-def _check_size(weight_OI: Tensor, quotas_OG: Tensor) -> None:
-    num_rows, num_columns = weight_OI.shape
-    num_changes = float(quotas_OG.sum()) * num_columns**2
+def _check_size(shape: tuple[int, int], num_removed: int) -> None:
+    num_rows, num_columns = shape
+    num_changes = float(num_removed) * num_columns**2
     if num_changes > MOST_CHANGES:
         raise UnsupportedError(
             "OBS is exact and slow: a layer would take too long",
-            seen=f"{num_rows} x {num_columns} weights of which {int(quotas_OG.sum())} go: "
+            seen=f"{num_rows} x {num_columns} weights of which {num_removed} go: "
             f"{num_changes:.1e} changes of inverses, and the most is {MOST_CHANGES:.0e}",
             remedy="Use sparsegpt, which comes near it in a fraction of the time, or leave this "
             "layer out.",
