@@ -76,9 +76,7 @@ class Row:
     mbu: float
 
 
-def zeros_of(
-    rng: np.random.Generator, shape: tuple[int, int], zeros: str
-) -> npt.NDArray[np.bool_]:
+def zeros_of(rng: np.random.Generator, shape: tuple[int, int], zeros: str) -> npt.NDArray[np.bool_]:
     return two_of_four(rng, shape) if zeros == "2:4" else random_zeros(rng, shape, float(zeros))
 
 
@@ -190,10 +188,7 @@ def measure(spec: ModelSpec, form: str, zeros: str, num_threads: int, num_rounds
             PREFILL_TOKENS / median["bitmap prefill"],
         ),
         prefill_ratio=ratios(seconds["dense prefill"], seconds["bitmap prefill"]),
-        mbu=dense.weight_bytes
-        * NUM_STEPS
-        / median["dense decode"]
-        / statistics.median(bandwidths),
+        mbu=dense.weight_bytes * NUM_STEPS / median["dense decode"] / statistics.median(bandwidths),
     )
 
 

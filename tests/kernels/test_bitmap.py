@@ -141,7 +141,9 @@ def test_any_weight_has_the_same_bits_and_the_bytes_of_the_formula(
 @pytest.mark.parametrize(("kind", "columns"), [("int8", 96), ("bf16", 90), ("int8", 70)])
 def test_columns_that_fill_no_block_take_a_bit_and_no_number(kind: str, columns: int) -> None:
     rng = np.random.default_rng(2)
-    case = random_case(rng, kind, (20, columns), activations="bf16" if kind == "bf16" else "int8_row")
+    case = random_case(
+        rng, kind, (20, columns), activations="bf16" if kind == "bf16" else "int8_row"
+    )
     case = with_zeros(case, random_zeros(rng, (20, columns), 0.5))
     assert layer(case, "generic", "always").num_bytes == all_bytes(case, is_short=False)
     assert_same_bits(case, "generic", (1, 3, 9))
@@ -209,8 +211,14 @@ def test_zeros_with_a_sign_count() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "activations", "symmetric"),
-    [("int8", "int8_row", False), ("int8", "bf16", True), ("bf16", "fp32", True),
-     ("int4", "int8_row", True), ("fp8", "bf16", True), ("fp32", "fp32", True)],
+    [
+        ("int8", "int8_row", False),
+        ("int8", "bf16", True),
+        ("bf16", "fp32", True),
+        ("int4", "int8_row", True),
+        ("fp8", "bf16", True),
+        ("fp32", "fp32", True),
+    ],
 )
 def test_other_weights_stay_dense(kind: str, activations: str, symmetric: bool) -> None:
     rng = np.random.default_rng(0)
@@ -224,7 +232,7 @@ def test_other_weights_stay_dense(kind: str, activations: str, symmetric: bool) 
 def test_a_bitmap_is_packed_of_dense_numbers(kind: str) -> None:
     case = random_case(np.random.default_rng(0), "bf16", (16, 32))
     fields = source_of(case).fields() | {"kind": kind, "activations": "bf16"}
-    with pytest.raises(ValueError, match="plain numbers|elements"):
+    with pytest.raises(ValueError, match=r"plain numbers|elements"):
         _core.Linear("generic", 1, fields)
     with pytest.raises(ValueError, match="bitmap choice 'x' is unknown"):
         _core.Linear("generic", 1, source_of(case).fields() | {"bitmap": "x"})

@@ -23,7 +23,9 @@ def is_zero(case: LinearCase) -> npt.NDArray[np.bool_]:
 
 def with_zeros(case: LinearCase, zeros_OI: npt.NDArray[np.bool_]) -> LinearCase:
     zero = ZERO_CODE if case.kind == "int8" else 0
-    return replace(case, values_OI=np.where(zeros_OI, zero, case.values_OI).astype(case.values_OI.dtype))
+    return replace(
+        case, values_OI=np.where(zeros_OI, zero, case.values_OI).astype(case.values_OI.dtype)
+    )
 
 
 def random_zeros(

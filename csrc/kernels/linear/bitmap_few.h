@@ -79,9 +79,18 @@ void bitmap_few_codes(const LinearView& w, const InputRows& in, const OutputRows
   }
 }
 
+// Loads run far ahead of what is expanded: fetching takes requests away from them on Zen 4, which
+// fetches one stream of memory itself (2,048 columns, one token: 1.4 ns for 64 codes of int8, 2.7
+// with kSecondCache; docs/log.md 2026-11-27).
+template <class Body>
+inline void with_bitmap_fetch(Body&& body) {
+  if (on_zen4()) return body(std::integral_constant<NearFetch, NearFetch::kNowhere>{});
+  body(std::integral_constant<NearFetch, NearFetch::kFirstCache>{});
+}
+
 void bitmap_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
                        int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
-  with_near_fetch([&](auto near) {
+  with_bitmap_fetch([&](auto near) {
     if (num_tokens == 1) {
       return bitmap_few_codes<near.value, 1, kIntPanels>(w, in, out, num_tokens, panel_begin,
                                                          panel_end);
@@ -151,7 +160,7 @@ void few_short_bitmaps(const LinearView& w, const InputRows& in, const OutputRow
 
 void short_bitmap_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
                              int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
-  with_near_fetch([&](auto near) {
+  with_bitmap_fetch([&](auto near) {
     few_short_bitmaps<near.value, kFewShortTokens / 2, 2>(w, in, out, num_tokens, panel_begin,
                                                           panel_end);
   });

@@ -1,7 +1,7 @@
 """Patterns: which share of a weight becomes zero, and where its zeros may lie.
 
-    "50", "62.5"     a share of all weights, in percent, anywhere in the matrix
-    "2of4", "8of16"  at most n of every m neighbours along the input stay
+"50", "62.5"     a share of all weights, in percent, anywhere in the matrix
+"2of4", "8of16"  at most n of every m neighbours along the input stay
 """
 
 import re
