@@ -11,6 +11,7 @@
 
 #include "machine/isa.h"
 #include "model/linear_runner.h"
+#include "weights/bitmap.h"
 #include "weights/decode_row.h"
 #include "weights/names.h"
 
@@ -73,6 +74,10 @@ GivenLinear read_linear(const nb::dict& fields) {
       {"group_size",
        [&](nb::handle value, const std::string& name) {
          source.group_size = read<int64_t>(value, name);
+       }},
+      {"bitmap",
+       [&](nb::handle value, const std::string& name) {
+         source.bitmap = look_up(kBitmapChoices, read<std::string>(value, name), "bitmap choice");
        }},
       {"input_scale",
        [&](nb::handle value, const std::string& name) {
@@ -162,6 +167,8 @@ class Linear {
 }  // namespace
 
 void bind_linear(nb::module_& m) {
+  m.def("bitmap_pays", &bitmap_pays, nb::arg("value_bits"), nb::arg("num_numbers"),
+        nb::arg("num_zeros"));
   nb::class_<Linear>(m, "Linear")
       .def(nb::init<const std::string&, int, const nb::dict&>(), nb::arg("isa"),
            nb::arg("num_threads"), nb::arg("weight"))

@@ -41,6 +41,7 @@ struct LinearCase {
   int64_t num_tokens;
   bool stepped = false;
   bool short_exponents = false;
+  bool has_bitmap = false;
 };
 
 // The last panel of 16 is not full. Some forms want an even number of panels.
@@ -104,6 +105,7 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test, Reached& reac
   if (test.asymmetric) source.arrays["zero_points"] = source_array(zero_points, num_rows);
   if (test.stepped) source.arrays["steps"] = source_array(steps, num_rows);
   source.short_exponents = test.short_exponents;
+  source.bitmap = test.has_bitmap ? BitmapChoice::kAlways : BitmapChoice::kNever;
   LinearGroup group;
   group.parts.emplace_back(source, pool);
   LinearRunner runner(kernel_table(isa), pool);
@@ -157,6 +159,12 @@ void check_linears(const SetCheck& set) {
                          num_tokens};
     shortened.short_exponents = true;
     check_linear(set, shortened);
+    shortened.has_bitmap = true;
+    check_linear(set, shortened);
+    LinearCase codes{WeightKind::kInt8, Activations::kInt8Row, kColumns, kColumns, false,
+                     num_tokens};
+    codes.has_bitmap = true;
+    check_linear(set, codes);
     for (WeightKind kind : {WeightKind::kInt2, WeightKind::kInt3, WeightKind::kInt4,
                             WeightKind::kInt5, WeightKind::kInt6, WeightKind::kInt8}) {
       for (int64_t group_size : {int64_t{32}, int64_t{64}, kColumns}) {

@@ -31,6 +31,10 @@ void check_thread_pool(Outcome& outcome);
 // Packed bytes give back the rows they were made of; impossible shapes are refused.
 void check_packed(Outcome& outcome);
 
+// Weights whose zeros are a bit each have the bits of dense ones on every set, and forged bytes of
+// them are refused or used without leaving their memory.
+void check_bitmaps(Outcome& outcome);
+
 // Shapes, tables of positions and configs with numbers that a file may claim are refused, or used
 // without leaving their memory.
 void check_forged(Outcome& outcome);

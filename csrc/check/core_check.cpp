@@ -14,6 +14,7 @@ int main() {
   Outcome outcome;
   check_thread_pool(outcome);
   check_packed(outcome);
+  check_bitmaps(outcome);
   check_forged(outcome);
   check_sampler(outcome);
   check_suffix_index(outcome);

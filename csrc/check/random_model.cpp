@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/bitmap.h"
+
 namespace paredown {
 namespace {
 
@@ -33,6 +35,15 @@ void add_random_linear(Model& model, Random& random, const Case& test, const std
     halves.push_back(static_cast<uint16_t>(
         test.kind == WeightKind::kBf16 ? bits >> 16 : 0x2000u | (bits >> 16 & 0x81FFu)));
     codes.push_back(static_cast<uint8_t>(below(random, top)));
+  }
+  if (test.has_bitmaps) {
+    const bool is_bf16 = test.kind == WeightKind::kBf16;
+    source.activations = is_bf16 ? Activations::kBf16 : Activations::kInt8Row;
+    source.bitmap = BitmapChoice::kAlways;
+    for (size_t i = 0; i < codes.size(); i += 2) {
+      codes[i] = kZeroCode;
+      halves[i] = 0;
+    }
   }
   for (int64_t i = 0; i < rows; ++i) {
     zero_points.push_back(static_cast<uint8_t>(below(random, top)));

@@ -20,6 +20,7 @@ struct Case {
   bool has_experts = false;  // in the first layer, and an expert that every token passes
   KvFormat last_kv = kv;     // of the last layer
   bool unequal = false;      // two layers more, of other shapes and forms, between the two
+  bool has_bitmaps = false;  // int8 and bf16, whose inputs are rounded; half of their numbers zero
 };
 
 struct Sequence {

@@ -58,6 +58,11 @@ Packed packed_model(const Case& test) {
   return found;
 }
 
+Case with_bitmaps(Case test) {
+  test.has_bitmaps = true;
+  return test;
+}
+
 const std::vector<Packed>& packed_models() {
   constexpr KvFormat kFloats{KvKind::kFp32, false};
   static const std::vector<Packed> found = {
@@ -72,6 +77,8 @@ const std::vector<Packed>& packed_models() {
                     false,
                     kFloats,
                     true}),
+      packed_model(with_bitmaps({Isa::kGeneric, WeightKind::kInt8, kFloats, false, false})),
+      packed_model(with_bitmaps({Isa::kGeneric, WeightKind::kBf16, kFloats, false, false})),
   };
   return found;
 }
@@ -93,7 +100,7 @@ class Blobs {
 
 // One number, choice or flag of a shape becomes what the input says.
 void change_shape(PackedShape& shape, FuzzInput& input) {
-  const int64_t chosen = input.below(18);
+  const int64_t chosen = input.below(19);
   int64_t index = 0;
   visit_fields(shape, [&](const char*, auto& field) {
     using Field = std::remove_cvref_t<decltype(field)>;

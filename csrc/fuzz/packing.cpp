@@ -52,7 +52,9 @@ void read_rows(const PackedLinear& packed) {
   const LinearView& view = packed.view();
   std::vector<float> row(static_cast<size_t>(view.num_columns));
   const bool has_numbers = view.kind == WeightKind::kFp32 || view.kind == WeightKind::kFp16 ||
-                           view.kind == WeightKind::kBf16 || view.kind == WeightKind::kBf16Short;
+                           view.kind == WeightKind::kBf16 || view.kind == WeightKind::kBf16Short ||
+                           view.kind == WeightKind::kBf16Bitmap ||
+                           view.kind == WeightKind::kBf16ShortBitmap;
   for (const int64_t index : {int64_t{0}, view.num_rows - 1}) {
     if (has_decoded_rows(view)) decode_row(view, index, row.data());
     if (has_numbers) packed.copy_row(index, row.data());
@@ -110,6 +112,7 @@ void run(FuzzInput& input) {
     source.arrays["steps"] = arrays.add(input, Element::kByte, source.num_rows, num_groups);
   }
   if (input.below(3) == 1) source.arrays["bias"] = scales(input, bias, source.num_rows, 1);
+  source.bitmap = static_cast<BitmapChoice>(input.below(3));
   LinearGroup group;
   const PackedLinear packed(source, pool);
   try {

@@ -32,6 +32,12 @@ struct ShortBf16 {
   const uint8_t* wide_rests;   // [wide blocks][kWideRestBytes]
 };
 
+// Of a weight whose zeros are a bit each (kernels/bitmap.h).
+struct BitmapView {
+  const int64_t* runs;         // [N/16][num_runs]: bytes from the first value to each run of blocks
+  const uint8_t* upper_bytes;  // kBf16ShortBitmap: [N/16][16]
+};
+
 // A packed weight: panels of blocks (kernels/weight_kinds.h), and beside them
 // scales [N/16][weight groups][16], zero points the same (null: 2^(bits-1)).
 // Steps make int8 codes with one scale per row of int4 codes: (code - zero point) * step, from -128
@@ -58,12 +64,13 @@ struct LinearView {
   const uint8_t* steps;
   const uint8_t* step_offsets;
   ShortBf16 short_bf16;
+  BitmapView bitmap;
   const float* bias;  // padded to a multiple of 16, or null
 };
 
 // Files of packed weights carry this number: raise it with any change to what is described above,
 // to PackedShape or to how a checkpoint's numbers come to be packed.
-inline constexpr int kLayoutVersion = 5;
+inline constexpr int kLayoutVersion = 6;
 
 // How the codes of input rows lie, and what lies beside them.
 enum class InputLayout {

@@ -35,7 +35,10 @@ enum class WeightKind {
   kQ41,
   kQ51,
   kIq4Nl,
-  kMxfp4
+  kMxfp4,
+  kInt8Bitmap,
+  kBf16Bitmap,
+  kBf16ShortBitmap
 };
 
 struct WeightTraits {
@@ -51,6 +54,8 @@ struct WeightTraits {
   // Blocks have their own scales in them, and inputs in int8 with one scale for each
   // (kernels/block_forms.h).
   bool is_blocked = false;
+  // Zeros are a bit each, and blocks as long as the numbers in them (kernels/bitmap.h).
+  bool is_bitmap = false;
 
   constexpr bool has_scales() const { return bits <= 8 && !is_blocked; }
 };
@@ -66,6 +71,7 @@ constexpr WeightTraits numbers(WeightKind kind, const char* name, int bits, int6
           kBlockColumns,
           kBlockColumns * bytes,
           kBlockColumns * kLanes / 8 * bits,
+          false,
           false};
 }
 constexpr WeightTraits codes(WeightKind kind, const char* name, int bits) {
@@ -75,7 +81,12 @@ constexpr WeightTraits codes(WeightKind kind, const char* name, int bits) {
 }
 constexpr WeightTraits blocks(WeightKind kind, const char* name, int bits, int64_t columns,
                               int64_t source_bytes, int64_t row_bytes) {
-  return {kind, name, bits, false, false, columns, source_bytes, row_bytes * kLanes, true};
+  return {kind, name, bits, false, false, columns, source_bytes, row_bytes * kLanes, true, false};
+}
+constexpr WeightTraits bitmap(WeightTraits dense) {
+  dense.block_bytes = 0;
+  dense.is_bitmap = true;
+  return dense;
 }
 
 // A packed weight is panels of 16 output rows, in a panel blocks, ascending. A block is
@@ -89,6 +100,7 @@ constexpr WeightTraits blocks(WeightKind kind, const char* name, int bits, int64
 //               3 = 2 + 1); a plane of b bits is [b][16 rows][4 bytes], the byte of quad q at
 //               [q / (8 / b)] and bit b * (q % (8 / b))
 //   q2_k...     see kernels/block_forms.h
+//   ..._bitmap  see kernels/bitmap.h
 // The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
 inline constexpr WeightTraits kWeightTraits[] = {
     numbers(WeightKind::kFp32, "fp32", 32, 4, false),
@@ -112,6 +124,9 @@ inline constexpr WeightTraits kWeightTraits[] = {
     blocks(WeightKind::kQ51, "q5_1", 5, kBlockColumns, 24, 24),
     blocks(WeightKind::kIq4Nl, "iq4_nl", 4, kBlockColumns, 18, 18),
     blocks(WeightKind::kMxfp4, "mxfp4", 4, kBlockColumns, 17, 18),
+    bitmap(codes(WeightKind::kInt8Bitmap, "int8_bitmap", 8)),
+    bitmap(numbers(WeightKind::kBf16Bitmap, "bf16_bitmap", 16, 2, true)),
+    bitmap(numbers(WeightKind::kBf16ShortBitmap, "bf16_short_bitmap", 12, 2, true)),
 };
 
 constexpr bool are_in_order() {

@@ -51,7 +51,7 @@ bool has_avx512() {
 
 bool has_newer_avx512() {
   return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi") &&
-         __builtin_cpu_supports("gfni");
+         __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("gfni");
 }
 
 bool has_tiles() {
@@ -144,7 +144,7 @@ std::string why_unavailable(Isa isa) {
   if (isa == Isa::kAvx2Vnni) return has_avx_vnni() ? "" : "the processor lacks AVX-VNNI";
   if (!has_avx512()) return "the processor lacks AVX-512 F, BW, DQ, VL or VNNI";
   if (isa == Isa::kAvx512) return "";
-  if (!has_newer_avx512()) return "the processor lacks AVX-512 BF16, VBMI or GFNI";
+  if (!has_newer_avx512()) return "the processor lacks AVX-512 BF16, VBMI, VBMI2 or GFNI";
   if (isa == Isa::kAvx512Bf16) return "";
   if (isa == Isa::kAmx) {
     if (!has_tiles()) return "the processor lacks AMX int8 or bf16";

@@ -55,6 +55,8 @@ bool has_rows(const LinearView& view) {
     case WeightKind::kFp16:
     case WeightKind::kBf16:
     case WeightKind::kBf16Short:
+    case WeightKind::kBf16Bitmap:
+    case WeightKind::kBf16ShortBitmap:
       return true;
     default:
       return has_decoded_rows(view);
@@ -109,6 +111,8 @@ void Model::add_linear(const std::string& role, int64_t layer, const LinearSourc
   // Gate and up of one format are packed in turn, so that gate * up is finished in registers.
   gated.gated = slot.is_gated && source.num_rows == slot.num_rows;
   gated.short_exponents = kernels_.prefers_short_bf16;
+  // Of an embedding one row is read at a time, which a bitmap would only make slower.
+  if (role == kEmbeddingRole) gated.bitmap = BitmapChoice::kNever;
   slot.group->parts.emplace_back(gated, pool_);
   are_weights_checked_ = false;
 }
@@ -204,7 +208,7 @@ WeightKind Model::embedding_kind() const {
   if (packed == nullptr) return embedding_.kind;
   const WeightKind kind = packed->view().kind;
   if (has_decoded_rows(packed->view())) return WeightKind::kFp32;
-  return kind == WeightKind::kBf16Short ? WeightKind::kBf16 : kind;
+  return traits_of(kind).takes_bf16 ? WeightKind::kBf16 : kind;
 }
 
 const void* Model::embedding_row(int32_t token, void* scratch) const {

@@ -329,3 +329,4 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
 }  // namespace paredown
 
 #include "simd/avx2_bf16.h"
+#include "simd/avx2_expand.h"

@@ -318,6 +318,7 @@ inline I32x16 dot4_of(I32x16 acc, U8x64 w, const int8_t* x) {
 }  // namespace paredown
 
 #include "simd/avx512_bf16.h"
+#include "simd/avx512_expand.h"
 #include "simd/avx512_pages.h"
 #if defined(PAREDOWN_SHARES_CODES)
 #include "simd/avx512_pairs.h"

@@ -1,10 +1,13 @@
 #include "weights/decode_row.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kernels/block_forms.h"
+#include "weights/bitmap.h"
 
 namespace paredown {
 namespace {
@@ -104,6 +107,11 @@ void decode_row(const LinearView& w, int64_t row, float* values) {
   const int64_t num_blocks = w.num_columns / traits.block_columns;
   const auto* block =
       static_cast<const uint8_t*>(w.values) + panel * num_blocks * traits.block_bytes;
+  std::vector<uint8_t> row_codes;
+  if (traits.is_bitmap) {
+    row_codes.resize(static_cast<size_t>(w.num_columns));
+    copy_bitmap_row(w, row, row_codes.data());
+  }
   for (int64_t i = 0; i < num_blocks; ++i, block += traits.block_bytes) {
     float* of_block = values + i * traits.block_columns;
     if (traits.is_blocked) {
@@ -111,7 +119,11 @@ void decode_row(const LinearView& w, int64_t row, float* values) {
       continue;
     }
     uint8_t codes[kBlockColumns];
-    read_codes(block, traits.bits, lane, codes);
+    if (traits.is_bitmap) {
+      std::copy_n(row_codes.data() + i * kBlockColumns, kBlockColumns, codes);
+    } else {
+      read_codes(block, traits.bits, lane, codes);
+    }
     const int64_t group =
         w.weight_groups == 1 ? 0 : i * kBlockColumns * w.weight_groups / w.num_columns;
     const int64_t slot = (panel * w.weight_groups + group) * kLanes + lane;

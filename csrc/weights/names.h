@@ -41,6 +41,10 @@ inline const std::map<std::string, Activations> kActivationForms = {
     {"int16_group", Activations::kInt16Group},
     {"int8_row", Activations::kInt8Row},
     {"int8_static", Activations::kInt8Static}};
+inline const std::map<std::string, BitmapChoice> kBitmapChoices = {
+    {"auto", BitmapChoice::kWherePays},
+    {"never", BitmapChoice::kNever},
+    {"always", BitmapChoice::kAlways}};
 inline const std::map<std::string, ScaleKind> kScaleKinds = {
     {"fp32", ScaleKind::kFp32}, {"bf16", ScaleKind::kBf16}, {"fp16", ScaleKind::kFp16}};
 inline const std::map<std::string, InputKind> kInputKinds = {

@@ -8,6 +8,7 @@
 
 #include "kernels/block_forms.h"
 #include "machine/round_up.h"
+#include "weights/bitmap.h"
 #include "weights/pack_block.h"
 #include "weights/packed_numbers.h"
 #include "weights/short_bf16.h"
@@ -60,7 +61,9 @@ bool has_grouped_input(const LinearSource& source) {
 }
 
 InputKind input_kind(const LinearSource& source) {
-  if (source.kind == WeightKind::kBf16Short) fail("bf16 with short exponents is packed of bf16");
+  if (source.kind == WeightKind::kBf16Short || traits_of(source.kind).is_bitmap) {
+    fail("short exponents and bitmaps are packed of plain numbers");
+  }
   if (traits_of(source.kind).is_blocked && !has_grouped_input(source)) {
     fail("weights in blocks take int8 activations with a scale for each");
   }
@@ -209,7 +212,11 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
       pack_panel(source, numbers, panel);
     }
   });
-  if (source.short_exponents && view.kind == WeightKind::kBf16 && view.input == InputKind::kBf16) {
+  const bool is_shortened =
+      source.short_exponents && view.kind == WeightKind::kBf16 && view.input == InputKind::kBf16;
+  if (becomes_bitmap(source, is_shortened, pool)) {
+    drop_zeros(source.num_columns, is_shortened, pool);
+  } else if (is_shortened) {
     shorten(pool);
   }
   pack_row_scales(numbers);
@@ -224,12 +231,15 @@ PackedLinear::PackedLinear(const PackedShape& shape, std::span<const uint8_t> by
     fail("the bytes of a packed weight do not fit its shape");
   }
   point_into(bytes.data());
-  check_numbers(view_, shape.num_wide_blocks);
+  check_numbers(view_, shape);
 }
 
 PackedShape PackedLinear::shape() const { return shape_; }
 
 void PackedLinear::copy_row(int64_t row, void* values) const {
+  if (traits_of(view_.kind).is_bitmap) {
+    return copy_bitmap_row(view_, row, static_cast<uint8_t*>(values));
+  }
   if (view_.kind == WeightKind::kBf16Short) {
     return copy_short_row(view_, row, static_cast<uint16_t*>(values));
   }
@@ -258,6 +268,7 @@ void PackedLinear::point_into(const uint8_t* data) {
   view_.short_bf16 = {data + found.exponents,
                       reinterpret_cast<const uint32_t*>(data + found.wide_ranks),
                       data + found.wide_rests};
+  view_.bitmap = {reinterpret_cast<const int64_t*>(data + found.runs), data + found.upper_bytes};
   view_.scales = shape_.has_scales ? data + found.scales : nullptr;
   const uint8_t* zero_points = shape_.has_zero_points ? data + found.zero_points : nullptr;
   view_.zero_points = view_.num_steps > 0 ? nullptr : zero_points;
@@ -312,6 +323,42 @@ void PackedLinear::shorten(ThreadPool& pool) {
   shape.num_wide_blocks = first_wide.back();
   shape_ = shape;
   memory_ = std::move(memory);
+  point_into(data);
+}
+
+bool PackedLinear::becomes_bitmap(const LinearSource& source, bool is_shortened,
+                                  ThreadPool& pool) const {
+  if (source.bitmap == BitmapChoice::kNever || !may_be_bitmap(shape_)) return false;
+  if (source.bitmap == BitmapChoice::kAlways) return true;
+  const int bits = weight_bits(is_shortened ? WeightKind::kBf16Short : view_.kind);
+  return bitmap_pays(bits, source.num_rows * source.num_columns,
+                     count_zeros(view_, source.num_columns, pool));
+}
+
+// From int8 or bf16 to a bit for each number and those that are not zero.
+void PackedLinear::drop_zeros(int64_t num_columns, bool is_shortened, ThreadPool& pool) {
+  PackedShape shape = shape_;
+  WeightKind& kind = shape.view.kind;
+  const WeightKind of_bf16 = is_shortened ? WeightKind::kBf16ShortBitmap : WeightKind::kBf16Bitmap;
+  kind = kind == WeightKind::kInt8 ? WeightKind::kInt8Bitmap : of_bf16;
+  const std::vector<BitmapPanel> panels = bitmap_panels(view_, kind, num_columns, pool);
+  for (const BitmapPanel& panel : panels) shape.bitmap_bytes += std::ssize(panel.bytes);
+  shape_ = shape;
+  const Sections found = sections(shape);
+  memory_ = AlignedBuffer(found.end);
+  auto* data = memory_.as<uint8_t>();
+  auto* runs = reinterpret_cast<int64_t*>(data + found.runs);
+  int64_t place = 0;
+  for (size_t i = 0; i < panels.size(); ++i) {
+    const BitmapPanel& panel = panels[i];
+    runs = std::transform(panel.runs.begin(), panel.runs.end(), runs,
+                          [place](int64_t run) { return place + run; });
+    std::copy(panel.bytes.begin(), panel.bytes.end(), data + place);
+    place += std::ssize(panel.bytes);
+    if (kind != WeightKind::kBf16ShortBitmap) continue;
+    std::copy(panel.upper_bytes.begin(), panel.upper_bytes.end(),
+              data + found.upper_bytes + i * kUpperBytes);
+  }
   point_into(data);
 }
 

@@ -38,6 +38,8 @@ class PackedLinear {
   int64_t packed_row(int64_t row) const;
   void pack_panel(const LinearSource& source, const SourceNumbers& numbers, int64_t panel);
   void shorten(ThreadPool& pool);
+  bool becomes_bitmap(const LinearSource& source, bool is_shortened, ThreadPool& pool) const;
+  void drop_zeros(int64_t num_columns, bool is_shortened, ThreadPool& pool);
   void pack_row_scales(const SourceNumbers& numbers);
   void pack_steps(const SourceNumbers& numbers);
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "machine/round_up.h"
+#include "weights/bitmap.h"
 #include "weights/short_bf16.h"
 
 namespace paredown {
@@ -32,8 +33,11 @@ bool steps_fit(const LinearView& w, int64_t count) {
 
 }  // namespace
 
-void check_numbers(const LinearView& w, int64_t num_wide_blocks) {
-  if (w.kind == WeightKind::kBf16Short && !ranks_fit(w, num_wide_blocks)) {
+void check_numbers(const LinearView& w, const PackedShape& shape) {
+  if (traits_of(w.kind).is_bitmap && !bitmap_holds(w, shape.bitmap_bytes)) {
+    throw std::invalid_argument("a packed weight has other numbers than its bitmap counts");
+  }
+  if (w.kind == WeightKind::kBf16Short && !ranks_fit(w, shape.num_wide_blocks)) {
     throw std::invalid_argument("a packed weight names a wide block that it does not have");
   }
   const int64_t rows = round_up(w.num_rows, kLanes);

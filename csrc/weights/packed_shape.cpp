@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "kernels/bitmap.h"
 #include "kernels/block_forms.h"
 #include "machine/round_up.h"
 
@@ -70,6 +71,19 @@ bool steps_fit(const LinearView& view) {
          view.step_size % kBlockColumns == 0 && view.step_size * view.num_steps == view.num_columns;
 }
 
+// The numbers themselves are counted where they are read (weights/bitmap.h).
+bool bitmap_fits(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  if (!traits_of(view.kind).is_bitmap) return shape.bitmap_bytes == 0;
+  const int64_t num_blocks =
+      round_up(view.num_rows, kLanes) / kLanes * (view.num_columns / kBlockColumns);
+  const int64_t least = num_blocks * (kMaskBytes + has_wide_byte(view.kind));
+  const int64_t most = least + num_blocks * kMasks * numbers_bytes(view.kind, true, kMaskNumbers);
+  const InputKind input = is_integer(view.kind) ? InputKind::kInt8 : InputKind::kBf16;
+  return view.input == input && !shape.has_zero_points && shape.bitmap_bytes >= least &&
+         shape.bitmap_bytes <= most;
+}
+
 bool parts_fit(const PackedShape& shape) {
   const LinearView& view = shape.view;
   const bool is_short = view.kind == WeightKind::kBf16Short;
@@ -79,7 +93,7 @@ bool parts_fit(const PackedShape& shape) {
          (!shape.has_zero_points || is_integer(view.kind)) &&
          (!shape.gated || view.num_rows % (2 * kLanes) == 0) && shape.num_wide_blocks >= 0 &&
          shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
-         (!is_short || view.input == InputKind::kBf16);
+         (!is_short || view.input == InputKind::kBf16) && bitmap_fits(shape);
 }
 
 }  // namespace
@@ -94,8 +108,16 @@ Sections sections(const PackedShape& shape) {
   const int64_t num_blocks =
       rows / kLanes * (view.num_columns / traits_of(view.kind).block_columns);
   const bool is_short = view.kind == WeightKind::kBf16Short;
+  const bool is_bitmap = traits_of(view.kind).is_bitmap;
+  const int64_t num_places = rows / kLanes * num_runs(view.num_columns);
   Sections found{};
-  found.exponents = round_up(num_blocks * block_bytes(view.kind), kCacheLine);
+  found.runs = round_up(
+      is_bitmap ? shape.bitmap_bytes + kBitmapTailBytes : num_blocks * block_bytes(view.kind),
+      kCacheLine);
+  found.upper_bytes = found.runs + (is_bitmap ? round_up(num_places * 8, kCacheLine) : 0);
+  const bool has_upper = view.kind == WeightKind::kBf16ShortBitmap;
+  found.exponents =
+      found.upper_bytes + (has_upper ? round_up(rows / kLanes * kUpperBytes, kCacheLine) : 0);
   found.wide_ranks =
       found.exponents + (is_short ? round_up(rows / kLanes * kShortExponents, kCacheLine) : 0);
   found.wide_rests = found.wide_ranks + (is_short ? round_up(num_blocks * 4, kCacheLine) : 0);

@@ -18,17 +18,18 @@ struct PackedShape {
   bool has_bias;
   bool gated;
   int64_t num_wide_blocks;  // kBf16Short
+  int64_t bitmap_bytes;     // of the values, where zeros are a bit each; else 0
 };
 
 // Calls visit(name, field) for all that a shape says, its pointers apart. A field that is added to
 // either struct does not compile until it is named here.
 template <class Shape, class Visit>
 void visit_fields(Shape& shape, Visit&& visit) {
-  auto& [view, has_scales, has_zero_points, has_bias, gated, num_wide_blocks] = shape;
+  auto& [view, has_scales, has_zero_points, has_bias, gated, num_wide_blocks, bitmap_bytes] = shape;
   [[maybe_unused]] auto& [kind, scale_kind, input, num_rows, num_columns, group_size, num_groups,
                           weight_groups, input_groups, input_codes, step_size, num_steps,
                           input_scale, values, scales, zero_points, steps, step_offsets, short_bf16,
-                          bias] = view;
+                          bitmap, bias] = view;
   visit("kind", kind);
   visit("scale_kind", scale_kind);
   visit("input", input);
@@ -47,10 +48,13 @@ void visit_fields(Shape& shape, Visit&& visit) {
   visit("has_bias", has_bias);
   visit("gated", gated);
   visit("num_wide_blocks", num_wide_blocks);
+  visit("bitmap_bytes", bitmap_bytes);
 }
 
 // Where each part begins, in bytes from the first; the values come first.
 struct Sections {
+  int64_t runs;
+  int64_t upper_bytes;
   int64_t exponents;
   int64_t wide_ranks;
   int64_t wide_rests;

@@ -15,6 +15,9 @@ namespace paredown {
 // scale per row and group.
 enum class Activations { kFp32, kBf16, kInt8Group, kInt16Group, kInt8Row, kInt8Static };
 
+// When the zeros of a weight become a bit each (weights/bitmap.h).
+enum class BitmapChoice { kWherePays, kNever, kAlways };
+
 enum class Element { kByte, kWord, kFloat };
 
 template <class Number>
@@ -57,6 +60,7 @@ struct LinearSource {
   bool gated;  // rows are gate above up; their panels are packed in turn
   // bf16 with bf16 inputs: packed as kBf16Short where most blocks are not wide.
   bool short_exponents;
+  BitmapChoice bitmap;
 };
 
 // Columns of a row of values: as many as it has numbers, or those of its blocks. Throws

@@ -87,6 +87,44 @@ def forgeries(blobs: Blobs) -> Iterator[tuple[str, Blobs]]:
     yield "another embedding", [*blobs, with_fields(blobs[0], role="embedding")]
 
 
+def bitmap_forgeries(blobs: Blobs) -> Iterator[tuple[str, Blobs]]:
+    """Of weights whose zeros are a bit each: counts and places that the values do not have."""
+    blob = part(blobs, "linear")[1]
+    shape = blob.fields["shape"]
+    if shape["bitmap_bytes"] == 0:
+        return
+    head = 1 if shape["kind"] == "bf16_short_bitmap" else 0
+    runs = -(-(shape["bitmap_bytes"] + 64) // 64) * 64
+    changes: dict[str, tuple[int, bytes]] = {
+        "no numbers": (head, bytes(8)),
+        "all numbers": (head, b"\xff" * 64),
+        "a bit more": (head, bytes([255 if blob.data[head] != 255 else 254])),
+        "a run before the first": (runs, (-1).to_bytes(8, "little", signed=True)),
+        "a run behind the last": (runs, (2**40).to_bytes(8, "little")),
+        "a run at the end": (runs, shape["bitmap_bytes"].to_bytes(8, "little")),
+        "a run of no block": (runs, (1).to_bytes(8, "little")),
+    }
+    if head:
+        changes |= {"a wide block": (0, b"\x01"), "a block of no kind": (0, b"\x02")}
+    for name, (place, data) in changes.items():
+        changed = blob.data.copy()
+        changed[place : place + len(data)] = np.frombuffer(data, np.uint8)
+        yield f"bitmap: {name}", put(blobs, "linear", lambda one, d=changed: replace(one, data=d))
+    kinds = ("int8_bitmap", "bf16_bitmap", "bf16_short_bitmap", "bf16", "bf16_short", "int8")
+    for kind in kinds:
+        if kind != shape["kind"]:
+            yield (
+                f"bitmap: {kind}",
+                put(blobs, "linear", lambda one, k=kind: with_shape(one, kind=k)),
+            )
+    for number in (64, 63, -64, -1):
+        size = shape["bitmap_bytes"] + number
+        yield (
+            f"bitmap: {number} bytes more",
+            put(blobs, "linear", lambda one, n=size: with_shape(one, bitmap_bytes=n)),
+        )
+
+
 def logits(executor: NativeExecutor) -> np.ndarray:
     pages = list(range(executor.num_pages))
     return executor.step([SequenceSlice(token_ids=[5, 6, 7], start=0, pages=pages, num_logits=3)])
@@ -100,7 +138,7 @@ def main() -> None:
     file = PackedFile(path, packed_file._decode(np.fromfile(path, np.uint8)).key, 1)
     file.verify()
     key, sound = file._header.key, list(file.blobs())
-    for name, blobs in forgeries(sound):
+    for name, blobs in (*forgeries(sound), *bitmap_forgeries(sound)):
         partial = path.with_suffix(".forged")
         with partial.open("w+b", buffering=0) as written:
             write_packed_file(written, key, blobs, num_threads=1, go_on=lambda: True)

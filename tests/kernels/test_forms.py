@@ -1,13 +1,14 @@
 """The tables of kernels: which form takes a layer, and what `doctor` says of them."""
 
+from dataclasses import replace
 from itertools import groupby, product
 
 import numpy as np
 import pytest
 
-from drivers.native_linear import FORMS, ISAS, native_linear
+from drivers.native_linear import FORMS, ISAS, native_linear, source_of
 from paredown.kernels import _core
-from paredown.kernels.forms import WEIGHTS, kernel_uses
+from paredown.kernels.forms import BITMAPS, WEIGHTS, kernel_uses
 from paredown.spec.kv import KV_DTYPES
 from paredown.spec.weight import DTYPES, SHORT_BF16_ISAS
 from references.blocks import random_rows
@@ -15,7 +16,10 @@ from references.linear import LinearCase, random_case, random_stepped_case
 
 # Tokens on both sides of every border between forms.
 TOKEN_COUNTS = (1, 2, 5, 9, 13, 16, 17, 33, 64, 129, 257, 600)
-SHORT_FORM = "bf16 in 12 bits, decode in registers"
+SHORT_FORMS = {
+    "bf16 in 12 bits, decode in registers",
+    "bf16 bitmap in 12 bits, expanded in registers",
+}
 
 
 def layers() -> list[LinearCase]:
@@ -45,6 +49,13 @@ def layers() -> list[LinearCase]:
     ]
 
 
+def bitmap_layers(isa: str) -> list[_core.Linear]:
+    rng = np.random.default_rng(1)
+    cases = [random_case(rng, kind, (90, 3072)) for kind in ("int8", "bf16")]
+    sources = [replace(source_of(case), bitmap="always") for case in cases]
+    return [_core.Linear(isa, 1, source.fields()) for source in sources]
+
+
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_row_takes_some_layer_and_some_row_takes_every_layer(isa: str) -> None:
     names = [name for name, _ in _core.linear_forms(isa)]
@@ -54,8 +65,11 @@ def test_every_row_takes_some_layer_and_some_row_takes_every_layer(isa: str) -> 
         for layer in (native_linear(case, isa) for case in layers())
         for num_tokens in TOKEN_COUNTS
     }
-    # Other sets do not pack bf16 so; csrc/check/check_sets_agree.cpp runs this row on them.
-    unpacked = set() if isa in SHORT_BF16_ISAS else {SHORT_FORM}
+    reached |= {
+        layer.form(num_tokens) for layer in bitmap_layers(isa) for num_tokens in TOKEN_COUNTS
+    }
+    # Other sets do not pack bf16 so; csrc/check/check_sets_agree.cpp runs these rows on them.
+    unpacked = set() if isa in SHORT_BF16_ISAS else SHORT_FORMS
     assert reached == set(names) - unpacked
 
 
@@ -89,7 +103,8 @@ def test_every_format_has_its_kernels(isa: str) -> None:
         dtype for dtype, traits in DTYPES.items() if traits.held_as is None
     }
     linear = {use.dtype for use in uses if use.operation == "linear"}
-    assert linear == {spec.name for spec in WEIGHTS}
+    bitmaps = {f"{spec.name} bitmap" for spec in BITMAPS}
+    assert linear == {spec.name for spec in WEIGHTS} | bitmaps
     assert [use.dtype for use in uses if use.operation == "attention"] == list(KV_DTYPES)
 
 

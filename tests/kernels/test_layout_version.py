@@ -20,7 +20,7 @@ from paredown.spec.kv import KVSpec
 from paredown.spec.weight import SHORT_BF16_ISAS
 from references.linear import LinearCase, random_case, random_stepped_case
 
-VERSION = 5
+VERSION = 6
 SHAPE = (48, 64)
 STEPPED = "int4 with steps"
 SHORT = "bf16 with short exponents"

@@ -28,7 +28,7 @@ POSITIONS = 2**31 - 1
 
 
 @cache
-def outcomes(model: str) -> tuple[int, dict[str, str]]:
+def outcomes(model: str, bitmap: str = "auto") -> tuple[int, dict[str, str]]:
     """The exit code of a process that starts on each forgery, and how each start ended."""
     with TemporaryDirectory() as root:
         folder = Path(root) / "model"
@@ -39,7 +39,12 @@ def outcomes(model: str) -> tuple[int, dict[str, str]]:
         (folder / "config.json").write_text(json.dumps(config))
         ended = subprocess.run(
             [sys.executable, "-m", "drivers.forged_start", str(folder)],
-            env={**os.environ, "XDG_CACHE_HOME": f"{root}/cache", "PYTHONPATH": str(TESTS)},
+            env={
+                **os.environ,
+                "XDG_CACHE_HOME": f"{root}/cache",
+                "PYTHONPATH": str(TESTS),
+                "PAREDOWN_BITMAP": bitmap,
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -77,6 +82,16 @@ def test_no_forged_table_or_size_is_computed_with(model: str) -> None:
     _, found = outcomes(model)
     taken = {name for name, how in found.items() if how == "other"}
     assert taken <= {"another embedding"}
+
+
+def test_no_forged_bitmap_is_computed_with() -> None:
+    """Every count and every place of a weight with zeros is checked."""
+    code, found = outcomes("llama-gqa", "always")
+    assert code == 0
+    bitmaps = {name: how for name, how in found.items() if name.startswith("bitmap: ")}
+    assert len(bitmaps) > 10
+    assert set(bitmaps.values()) == {"same"}
+    assert "died" not in found.values()
 
 
 def test_positions_are_refused_for_rotary_models(llama: _core.Model) -> None:

@@ -2,6 +2,7 @@
 // multiply the same rounded numbers as floats.
 #pragma once
 
+#include "kernels/linear/expand.h"
 #include "kernels/linear/float.h"
 #include "kernels/linear/next_input.h"
 #include "kernels/linear/stretch.h"
@@ -23,11 +24,14 @@ inline void decode_fp8(const uint8_t* blocks, int64_t num_columns, uint8_t* pair
   }
 }
 
-// Columns [first, first + num_columns) of a panel of fp8 or of short bf16 as blocks of bf16.
+// Columns [first, first + num_columns) of a panel of fp8, of short bf16 or of a bitmap as blocks
+// of bf16.
 inline void decode_pairs(const LinearView& w, int64_t panel, int64_t first, int64_t num_columns,
                          uint8_t* pairs) {
   if (w.kind == WeightKind::kFp8) {
     decode_fp8(packed_columns(w, panel, first), num_columns, pairs);
+  } else if (traits_of(w.kind).is_bitmap) {
+    expand_pairs(w, panel, first, num_columns, pairs);
   } else {
     widen_columns(w, panel, first, num_columns, pairs);
   }

@@ -3,6 +3,7 @@
 // of tokens, the form, the tile or the thread.
 #pragma once
 
+#include "kernels/linear/bitmap_few.h"
 #include "kernels/linear/blocks_many.h"
 #include "kernels/linear/coded_floats.h"
 #include "kernels/linear/int_few.h"
@@ -42,6 +43,10 @@ inline bool reads_in_registers(const LinearView& w, int64_t num_tokens) {
 }
 inline bool takes_int8_in_registers(const LinearView& w, int64_t num_tokens) {
   return w.kind == WeightKind::kInt8 && reads_in_registers(w, num_tokens);
+}
+inline bool takes_bitmap_in_registers(const LinearView& w, int64_t num_tokens) {
+  return w.kind == WeightKind::kInt8Bitmap &&
+         (num_tokens <= 2 || reads_in_registers(w, num_tokens));
 }
 inline bool takes_int4_in_registers(const LinearView& w, int64_t num_tokens) {
   return w.kind == WeightKind::kInt4 && !has_steps(w) && reads_in_registers(w, num_tokens);
@@ -97,6 +102,10 @@ inline bool takes_row_tiles(const LinearView& w, int64_t num_tokens) {
   return fills_tiles(w, num_tokens) && !has_groups(w) && w.num_columns % 64 == 0;
 }
 #else
+// Blocks are expanded for each tile of tokens.
+inline bool takes_short_bitmap_in_registers(const LinearView& w, int64_t num_tokens) {
+  return w.kind == WeightKind::kBf16ShortBitmap && num_tokens <= kFewShortTokens;
+}
 inline bool takes_short_in_registers(const LinearView& w, int64_t num_tokens) {
   return w.kind == WeightKind::kBf16Short && num_tokens <= kFewShortTokens;
 }
@@ -159,6 +168,8 @@ constexpr LinearForm kLinearForms[] = {
 #endif
     {"int8 decode in registers", takes_int8_in_registers, InputLayout::kRows, false, quantize_row,
      int_few_tokens<8, false>},
+    {"int8 bitmap, expanded in registers", takes_bitmap_in_registers, InputLayout::kRows, false,
+     quantize_row, bitmap_few_tokens},
     {"int4 decode in registers, with steps", takes_steps_in_registers, InputLayout::kRows, false,
      quantize_row, int_few_tokens<4, true>},
     {"int4 decode in registers", takes_int4_in_registers, InputLayout::kRows, false, quantize_row,
@@ -170,6 +181,8 @@ constexpr LinearForm kLinearForms[] = {
 #if !defined(PAREDOWN_HAS_TILES)
     {"bf16 in 12 bits, decode in registers", takes_short_in_registers, InputLayout::kRows, false,
      round_row, short_few_tokens},
+    {"bf16 bitmap in 12 bits, expanded in registers", takes_short_bitmap_in_registers,
+     InputLayout::kRows, false, round_row, short_bitmap_few_tokens},
     {"bf16 products", takes_bf16_input, InputLayout::kRows, true, round_row, bf16_linear},
 #endif
     {"fp32 products", takes_floats, InputLayout::kRows, false, copy_row, float_linear},

@@ -2,6 +2,7 @@
 // and stays in the caches while all tokens pass over it; their sums wait in memory for the next.
 #pragma once
 
+#include "kernels/linear/expand.h"
 #include "kernels/linear/int_groups.h"
 #include "kernels/linear/next_input.h"
 
@@ -22,7 +23,7 @@ inline int64_t stretch_columns(const LinearView& w, int64_t num_tokens) {
   const bool few = num_tokens <= kFewReadings;
   if (w.num_groups > 1) return few ? 1024 / kManyPanels : kGroupStretchColumns;
   if (kManyPanels < 4) return kStretchColumns;
-  if (weight_bits(w.kind) == 8) return w.num_columns;
+  if (w.kind == WeightKind::kInt8) return w.num_columns;
   return few ? kStretchColumns : kManyColumns;
 }
 
@@ -43,12 +44,15 @@ inline CodeSource decoded_source(const LinearView& w, int64_t panel, const Stret
   const int64_t panel_bytes = w.num_columns * kLanes / 8 * bits;
   const uint8_t* codes = static_cast<const uint8_t*>(w.values) + panel * panel_bytes +
                          stretch.first * kLanes / 8 * bits;
-  if (bits == 8 && !has_input_groups(w)) return {codes, panel_bytes, 0};
+  const bool as_bytes = w.kind == WeightKind::kInt8;
+  if (as_bytes && !has_input_groups(w)) return {codes, panel_bytes, 0};
   for (int p = 0; p < kPanels; ++p) {
     uint8_t* target = decoded + p * kDecodedPanelBytes;
-    if (bits == 8) {
+    if (as_bytes) {
       std::memcpy(target, codes + p * panel_bytes,
                   static_cast<size_t>(stretch.num_columns * kLanes));
+    } else if (traits_of(w.kind).is_bitmap) {
+      expand_codes(w, panel + p, stretch.first, stretch.num_columns, target);
     } else if (w.num_steps > 0) {
       decode_stepped(w, panel + p, stretch.first, stretch.num_columns, target);
     } else {

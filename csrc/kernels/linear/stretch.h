@@ -53,7 +53,10 @@ class NextStretch {
           static_cast<const uint8_t*>(first) + next_panel * panel_bytes + item * kLanes * bits / 8,
           panel_bytes, num_lines, (num_lines + num_tiles - 1) / num_tiles};
     };
-    codes_ = lines(w.values, w.num_columns, next_column, stretch.num_columns, weight_bits(w.kind));
+    // Bitmaps are read one after the other, which the processor itself fetches.
+    if (!traits_of(w.kind).is_bitmap)
+      codes_ =
+          lines(w.values, w.num_columns, next_column, stretch.num_columns, weight_bits(w.kind));
     const int64_t scale_bits = w.scale_kind == ScaleKind::kFp32 ? 32 : 16;
     if (w.weight_groups > 1) {
       scales_ = lines(w.scales, w.weight_groups, next_column / w.group_size,

@@ -38,6 +38,15 @@ inline void decode_signed_bits(const LinearView& w, int64_t panel, int64_t first
   }
 }
 
+// The same of bitmaps.
+inline void expand_signed(const LinearView& w, int64_t panel, int64_t first, int64_t num_columns,
+                          uint8_t* codes) {
+  expand_codes(w, panel, first, num_columns, codes);
+  for (int64_t i = 0; i < num_columns * kLanes; i += 64) {
+    store_u8(codes + i, sub(load_u8(codes + i), set_u8(kZeroCode)));
+  }
+}
+
 __attribute__((noinline)) void decode_signed(const LinearView& w, int64_t panel, int64_t first,
                                              int64_t num_columns, uint8_t* codes) {
   switch (w.kind) {
@@ -49,12 +58,14 @@ __attribute__((noinline)) void decode_signed(const LinearView& w, int64_t panel,
       return decode_signed_bits<4>(w, panel, first, num_columns, codes);
     case WeightKind::kInt5:
       return decode_signed_bits<5>(w, panel, first, num_columns, codes);
+    case WeightKind::kInt8Bitmap:
+      return expand_signed(w, panel, first, num_columns, codes);
     default:
       return decode_signed_bits<6>(w, panel, first, num_columns, codes);
   }
 }
 
-// Codes of 8 bits are taken as they lie, unsigned, and corrected; others are made signed.
+// Dense codes of 8 bits are taken as they lie, unsigned, and corrected; others are made signed.
 enum class TileCodes { kSigned, kBytes };
 
 // One panel of a stretch of columns against the tokens of a tile.

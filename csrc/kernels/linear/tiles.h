@@ -295,6 +295,8 @@ inline const uint8_t* panel_tiles(const LinearView& w, int64_t panel, int64_t fi
   if (w.kind == WeightKind::kBf16 || w.kind == WeightKind::kInt8) return values;
   if (w.input == InputKind::kBf16) {
     decode_pairs(w, panel, first, columns, decoded);
+  } else if (traits_of(w.kind).is_bitmap) {
+    expand_codes(w, panel, first, columns, decoded);
   } else {
     decode_codes(w.kind, values, columns, decoded);
   }

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from paredown.kernels import _core
+from paredown.kernels.bitmap_choice import BitmapChoice
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.spec.kv import KV_DTYPES
 from paredown.spec.weight import DTYPES, INTEGERS, WeightDType, WeightSpec
@@ -39,6 +40,12 @@ WEIGHTS: tuple[WeightSpec, ...] = (
     ),
     *(WeightSpec(dtype=dtype) for dtype, traits in DTYPES.items() if traits.block is not None),
 )
+# What may be held as a bitmap (docs/internals/sparse.md).
+BITMAPS: tuple[WeightSpec, ...] = (
+    WeightSpec(dtype="bf16"),
+    WeightSpec(dtype="int8"),
+    WeightSpec(dtype="int8", activations="int8_row"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +61,19 @@ class KernelUse:
 
 def kernel_uses(isa: str) -> list[KernelUse]:
     """Returns the kernels of one instruction set: for each format of weights a row per range of
-    tokens, then a row per format of keys and values."""
+    tokens, the same of weights held as bitmaps, then a row per format of keys and values."""
     pages = dict(_core.attention_forms(isa))
     linear = [use for spec in WEIGHTS for use in _linear_uses(isa, spec)]
+    linear += [use for spec in BITMAPS for use in _linear_uses(isa, spec, bitmap="always")]
     return linear + [
         KernelUse(operation="attention", dtype=dtype, tokens="any", form=pages[dtype])
         for dtype in KV_DTYPES
     ]
 
 
-def _linear_uses(isa: str, spec: WeightSpec) -> list[KernelUse]:
-    layer = _made_up_layer(isa, spec)
+def _linear_uses(isa: str, spec: WeightSpec, bitmap: BitmapChoice = "auto") -> list[KernelUse]:
+    layer = _made_up_layer(isa, spec, bitmap)
+    name = spec.name if bitmap == "auto" else f"{spec.name} bitmap"
     uses = []
     for form, counts in groupby(range(1, _MAX_TOKENS + 1), layer.form):
         first, *rest = counts
@@ -72,14 +81,15 @@ def _linear_uses(isa: str, spec: WeightSpec) -> list[KernelUse]:
         tokens = f"{first}-{last}" if rest else str(first)
         if last == _MAX_TOKENS:
             tokens = "any" if first == 1 else f"{first}+"
-        uses.append(KernelUse(operation="linear", dtype=spec.name, tokens=tokens, form=form))
+        uses.append(KernelUse(operation="linear", dtype=name, tokens=tokens, form=form))
     return uses
 
 
-def _made_up_layer(isa: str, spec: WeightSpec) -> _core.Linear:
+def _made_up_layer(isa: str, spec: WeightSpec, bitmap: BitmapChoice) -> _core.Linear:
     block = spec.traits.block
     width = _COLUMNS if block is None else block.row_bytes(_COLUMNS)
-    values = np.zeros((_ROWS, width), dtype=_ELEMENTS.get(spec.dtype, np.uint8))
+    # Codes, and bf16 numbers, that are no zeros: those would be held as bitmaps.
+    values = np.ones((_ROWS, width), dtype=_ELEMENTS.get(spec.dtype, np.uint8))
     group_size = spec.group_size or _COLUMNS
     groups = (_ROWS, _COLUMNS // group_size)
     scales = np.ones((_ROWS, 1) if spec.integer_steps else groups, dtype=np.float32)
@@ -92,5 +102,6 @@ def _made_up_layer(isa: str, spec: WeightSpec) -> _core.Linear:
             scales=scales if spec.is_quantized and block is None else None,
             steps=np.ones(groups, dtype=np.uint8) if spec.integer_steps else None,
         ),
+        bitmap=bitmap,
     )
     return _core.Linear(isa, 1, source.fields())

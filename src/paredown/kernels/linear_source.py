@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from paredown.kernels.bitmap_choice import BitmapChoice
+
 Array = npt.NDArray[np.generic]
 
 
@@ -26,7 +28,7 @@ class LinearSource:
                              as int8 with one scale per row ("progressive group quantization",
                              QServe, Lin et al. 2024)
         bias         [O]     float32
-    `input_scale` belongs to int8_static activations.
+    `input_scale` belongs to int8_static activations. `bitmap` says when zeros become a bit each.
     """
 
     kind: str
@@ -34,6 +36,7 @@ class LinearSource:
     group_size: int
     arrays: Mapping[str, Array]
     input_scale: float = 0.0
+    bitmap: BitmapChoice = "auto"
 
     def fields(self) -> dict[str, object]:
         """Returns the fields by name, as the core takes them."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from paredown.errors import CapacityError
 from paredown.kernels import _core
+from paredown.kernels.bitmap_choice import chosen_bitmap
 from paredown.kernels.blob_fields import blob_fields
 from paredown.kernels.core_config import core_config
 from paredown.kernels.isa import chosen_isa
@@ -96,7 +97,10 @@ class NativeModel:
     def add_linear(self, role: str, layer: int, weight: LinearSource) -> None:
         """Adds a weight to a role: qkv, o, up, down, output; in a layer with experts router,
         shared_gate, experts.5.up, shared.down, ... Weights of one role read the same input, and
-        their outputs lie side by side. The arrays are packed now and not kept."""
+        their outputs lie side by side. The arrays are packed now and not kept. Where the
+        weight leaves open what becomes of its zeros, PAREDOWN_BITMAP may say it."""
+        if weight.bitmap == "auto":
+            weight = replace(weight, bitmap=chosen_bitmap())
         self._core.add_linear(role, layer, weight.fields())
 
     def set_norm(

@@ -10,6 +10,7 @@ from paredown.executors.native.packed_cache import PackedCache
 from paredown.executors.page_memory import planned_kv
 from paredown.executors.run_options import RunOptions
 from paredown.kernels._core import ThreadError
+from paredown.kernels.bitmap_choice import chosen_bitmap
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import PackedFile, PackedFileError
@@ -64,6 +65,8 @@ class NativeLoading:
             varied: dict[str, str] = {} if activations is None else {"activations": activations}
             if chosen_isa() in SHORT_BF16_ISAS:
                 varied["bf16"] = "short"
+            if chosen_bitmap() != "auto":
+                varied["bitmap"] = chosen_bitmap()
             packed_cache = PackedCache(checkpoint, cache, num_threads=threads.most, options=varied)
         return cls(checkpoint, context, kv, plan, threads, activations, packed_cache)
 
