@@ -1,0 +1,94 @@
+"""Is pruning better than fewer bits? Pruned and quantized models at equal bytes and equal speed.
+
+All are made from the same weights and measured in rounds that alternate.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.pruning.cuts import Measured
+from paredown.compress.recipe_names import find_recipe
+from paredown.evaluate.quality.measurement import linear_format, make_measurement
+from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.speed.speed import Trial, run_rounds, speed_pages
+from paredown.evaluate.texts.training_text import TrainingTextConfig
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.jobs.recipe_texts import RecipeTexts
+from paredown.jobs.run_recipe import run_recipe
+from paredown.jobs.staged_recipe import check_stages
+from paredown.jobs.training_rows import training_rows
+from paredown.kernels.probe import measure_machine
+from paredown.models.checkpoint import Checkpoint
+from paredown.progress import OnProgress
+from paredown.units import MEGA
+
+TABLES = "-head-int8-embedding-int8"
+QUANTIZED = ("int8", "gptq-int6-g64", "gptq-int5-g64", "gptq-int4-g64", "gptq-int3-g64")
+SPARSE = ("sparsegpt-50-int8", "sparsegpt-2of4-int8", "rose-30-int8", "sparsegpt-50")
+CUT = ("prune-ffn-25-gptq-int4-g64", "prune-layers-4-gptq-int4-g64", "prune-ffn-25-int8")
+_ROUNDS = 7
+
+
+def measure_bytes(measured: Measured, on_progress: OnProgress) -> dict[str, Any]:
+    """Returns the figures of every model: those quantized alone, pruned and quantized, pruned,
+    recovered and quantized, and sparse and quantized."""
+    recover = f"-recover-{measured.num_tokens}"
+    recovered = [name.replace("-gptq", f"{recover}-gptq") for name in CUT if "gptq" in name]
+    names = [*QUANTIZED, *CUT, *recovered, *SPARSE]
+    texts = RecipeTexts(
+        calibration=measured.calibration,
+        training=lambda step: training_rows(
+            measured.source, TrainingTextConfig(num_tokens=step.num_tokens or 1), None
+        ),
+    )
+    pages = max(num_pages_for(measured.text), speed_pages(measured.source.spec))
+    options = RunOptions(num_pages=pages)
+    reference = load_executor(measured.source, options)
+    made = {}
+    with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
+        for number, name in enumerate(names):
+            on_progress(name, number / len(names))
+            ending = TABLES if name in QUANTIZED or "int" in name else ""
+            staged = check_stages(measured.source, find_recipe(f"{name}{ending}"))
+            result = run_recipe(staged, Path(folder) / name, texts=texts)
+            made[name] = Checkpoint.open(result.path)
+        executors = {name: load_executor(one, options) for name, one in made.items()}
+        qualities, _ = measure_quality([*executors.values()], measured.text, reference)
+        trials = [
+            Trial(executor=executors[name], weights=linear_format(made[name])) for name in names
+        ]
+        run_rounds(trials, _ROUNDS)
+        machine = measure_machine(None)
+        figures = [
+            make_measurement(
+                name,
+                made[name],
+                quality=quality,
+                speed=trial.speed(machine),
+                original=measured.source,
+                held_bytes=executors[name].weight_bytes,
+            )
+            for name, quality, trial in zip(names, qualities, trials, strict=True)
+        ]
+    show([one.as_json() for one in figures])
+    return {one.name: one.as_json() for one in figures}
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    for title, key in (("by bytes", "file_bytes"), ("by speed", "decode_tokens_per_s")):
+        table = Table("recipe", "MB", "MB held", "tokens/s", "KL", "perplexity", title=title)
+        for row in sorted(rows, key=lambda row: row[key]):
+            table.add_row(
+                row["name"],
+                f"{row['file_bytes'] / MEGA:.1f}",
+                f"{row['held_bytes'] / MEGA:.1f}",
+                f"{row['decode_tokens_per_s']:.0f}",
+                f"{row['kl_divergence']:.4f}",
+                f"{row['perplexity']:.3f}",
+            )
+        Console().print(table)
