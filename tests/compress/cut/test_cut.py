@@ -13,7 +13,7 @@ import transformers
 from fakes.packed_folders import write_packed
 from fakes.tiny_models import DECODER_VARIANTS, VARIANTS, VOCAB_SIZE, variant
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.cut.cut import CUTS, check_cuts, cut
+from paredown.compress.cut.cut import check_cuts, cut
 from paredown.compress.cut.experts import CutExperts
 from paredown.compress.cut.ffn import CutNeurons
 from paredown.compress.cut.heads import CutHeads
@@ -278,11 +278,3 @@ def test_a_quantized_source_is_refused(tmp_path: Path) -> None:
 def test_experts_that_tokens_need_stay(tmp_path: Path) -> None:
     source = opened("mixtral", tmp_path / "in")
     refused(source, (CutExperts(share=0.7),), ConfigError, "too few experts")
-
-
-def test_the_names_of_recipes() -> None:
-    assert CUTS["prune-layers-4"] == CutLayers(num=4)
-    assert CUTS["prune-ffn-25"] == CutNeurons(share=0.25)
-    assert set(CUTS) == {
-        "prune-ffn-25", "prune-heads-25", "prune-layers-4", "prune-experts-25",
-    }  # fmt: skip

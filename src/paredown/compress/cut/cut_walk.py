@@ -21,13 +21,15 @@ from paredown.compress.cut.kept_units import KeptUnits
 from paredown.compress.cut.layer_work import LayerWork
 from paredown.compress.cut.method import Cut, Survey
 from paredown.compress.cut.original_stream import OriginalStream, Shape
-from paredown.compress.cut.survey import make_survey, read_survey, survey_tensors
+from paredown.compress.cut.survey import make_survey, needs_survey, read_survey, survey_tensors
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 
 # Names of kept units in the workspace begin with it, which no tensor's name does.
 _KEPT = "kept "
+# The share of a walk that its survey takes.
+_SURVEY_SHARE = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +59,22 @@ def walk(plan: CutPlan, workspace: Workspace, on_progress: OnProgress) -> Walked
     """Finishes every layer that `workspace` has not finished. Raises CheckpointError, with the
     module's name, for weights or inputs that are not finite."""
     with torch.inference_mode():
+        before = _SURVEY_SHARE if needs_survey(plan.cut) else 0.0
         if workspace.num_finished == 0:
-            survey = make_survey(plan.source, plan.cut, plan.calibration, workspace, on_progress)
+            survey = make_survey(
+                plan.source,
+                plan.cut,
+                plan.calibration,
+                workspace,
+                lambda what, share: on_progress(what, before * share),
+            )
             workspace.finish(survey_tensors(survey), list(survey.notes))
         survey = read_survey(workspace.tensors())
-        _Walk(plan, workspace, survey, on_progress).run()
+
+        def report(what: str, share: float) -> None:
+            on_progress(what, before + (1 - before) * share)
+
+        _Walk(plan, workspace, survey, report).run()
     tensors = workspace.tensors()
     return Walked(
         kept=tuple(_read_kept(tensors, layer) for layer in survey.layers),

@@ -92,7 +92,7 @@ def largest(scores_I: Tensor, num: int) -> Indices:
 def merged(fit: Fit, num_removed: int) -> tuple[Indices, Tensor]:
     """Merges neurons one after the other, always the pair that loses least."""
     hessian_II = fit.hessian_II.double()
-    weight_OI = fit.weight_OI.double()
+    weight_OI = fit.weight_OI.to(torch.float64, copy=True)
     diagonal_I = hessian_II.diagonal()
     safe_I = torch.where(diagonal_I > 0, diagonal_I, 1)
     # What one neuron leaves unexplained of another, [removed, partner].

@@ -25,6 +25,12 @@ from paredown.progress import OnProgress
 _LAYERS, _SCORES = "survey layers", "survey scores "
 
 
+def needs_survey(cut: Cut) -> bool:
+    """Whether the cut needs a pass over the whole model before it begins."""
+    is_taylor = isinstance(cut, CutNeurons) and cut.score == "taylor" and cut.share > 0
+    return is_taylor or isinstance(cut, CutLayers)
+
+
 def make_survey(
     source: Checkpoint,
     cut: Cut,
@@ -42,7 +48,7 @@ def make_survey(
         )
         return Survey(layers=kept, notes=(f"layers removed, with what each changes: {gone}",))
     scores = {}
-    if isinstance(cut, CutNeurons) and cut.score == "taylor" and cut.share:
+    if needs_survey(cut):
         scores = neuron_scores(
             source,
             torch.from_numpy(calibration.windows_NT),
