@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         OutputError,
         ParedownError,
         RequestError,
+        TrainingError,
         UnsupportedError,
     )
     from paredown.evaluate.texts.calibration_text import CalibrationConfig
@@ -121,6 +122,7 @@ _MODULES = {
     "SmoothQuant": "paredown.compress.quantize.smoothquant",
     "SpeculationConfig": "paredown.engine.speculate.speculation_config",
     "ThreadPlan": "paredown.kernels.thread_plan",
+    "TrainingError": "paredown.errors",
     "TransformStep": "paredown.compress.recipe",
     "UnavailableError": "paredown.engine.worker",
     "UnsupportedError": "paredown.errors",
@@ -181,6 +183,7 @@ __all__ = [
     "SmoothQuant",
     "SpeculationConfig",
     "ThreadPlan",
+    "TrainingError",
     "TransformStep",
     "UnavailableError",
     "UnsupportedError",
