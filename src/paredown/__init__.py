@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         OutputError,
         ParedownError,
         RequestError,
+        TrainingError,
         UnsupportedError,
     )
     from paredown.evaluate.texts.calibration_text import CalibrationConfig
@@ -161,6 +162,7 @@ _MODULES = {
     "SpeculationConfig": "paredown.engine.speculate.speculation_config",
     "Taylor": "paredown.compress.prune.taylor",
     "ThreadPlan": "paredown.kernels.thread_plan",
+    "TrainingError": "paredown.errors",
     "TransformStep": "paredown.compress.steps",
     "UnavailableError": "paredown.engine.worker",
     "UnsupportedError": "paredown.errors",
@@ -240,6 +242,7 @@ __all__ = [
     "SpeculationConfig",
     "Taylor",
     "ThreadPlan",
+    "TrainingError",
     "TransformStep",
     "UnavailableError",
     "UnsupportedError",
