@@ -17,8 +17,8 @@ ROWS, COLUMNS = 16, 32  # of a block
 def is_zero(case: LinearCase) -> npt.NDArray[np.bool_]:
     """Which numbers are zeros, of whatever sign."""
     if case.kind == "int8":
-        return case.values_OI == ZERO_CODE
-    return (case.values_OI.astype(np.uint16) & 0x7FFF) == 0
+        return np.equal(case.values_OI, ZERO_CODE)
+    return np.equal(case.values_OI.astype(np.uint16) & 0x7FFF, 0)
 
 
 def with_zeros(case: LinearCase, zeros_OI: npt.NDArray[np.bool_]) -> LinearCase:

@@ -17,7 +17,6 @@ from paredown.compress.require_floats import require_floats
 from paredown.distill.forward import fuse_attention
 from paredown.distill.held_zeros import held_zeros
 from paredown.distill.kl import KL
-from paredown.distill.layout import Layout
 from paredown.distill.memory import TrainingMemory, TrainingSize, choose_layout
 from paredown.distill.objective import LogitObjective
 from paredown.distill.rows import Rows
@@ -26,7 +25,7 @@ from paredown.distill.teacher import DecoderTeacher
 from paredown.distill.token_loss import TokenLoss
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.trainer import Training, TrainResult, train
-from paredown.distill.training_folder import TrainingFolder, open_training_folder, training_path
+from paredown.distill.training_folder import open_training_folder, training_path
 from paredown.kernels.probe import resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
@@ -88,10 +87,16 @@ def recover(
         training_path(output), _fingerprint(pruned, original, config, rows)
     ) as folder:
         student = Decoder.from_checkpoint(pruned)
-        result, num_held = _train(student, original, config, rows, (layout, folder), on_progress)
+        held = held_zeros(student, pruned)
+        training = _training(student, original, config, rows, held)
+        result = train(training, config.train, layout, folder, on_progress)
         clamped = write_decoder(student, pruned, output, overwrite=overwrite, finish=finish)
     return RecoverResult(
-        path=output, training=result, memory=memory, num_held=num_held, clamped=clamped
+        path=output,
+        training=result,
+        memory=memory,
+        num_held=sum(int(mask.sum()) for mask in held.values()),
+        clamped=clamped,
     )
 
 
@@ -110,28 +115,24 @@ def trained_parameters(decoder: Decoder, *, trains_tables: bool) -> dict[str, Te
     }
 
 
-def _train(
+def _training(
     student: Decoder,
     original: Checkpoint,
     config: RecoverConfig,
     rows: Rows,
-    run: tuple[Layout, TrainingFolder],
-    on_progress: OnProgress | None,
-) -> tuple[TrainResult, int]:
+    held: Mapping[str, Tensor],
+) -> Training:
     fuse_attention(student)
-    held = held_zeros(student)
     teacher = None
     if config.loss.needs_teacher:
         teacher = DecoderTeacher.load(original, config.train.chosen_arithmetic)
-    training = Training(
+    return Training(
         student=student,
         parameters=trained_parameters(student, trains_tables=config.trains_tables),
         rows=rows,
         objective=LogitObjective(loss=config.loss, teacher=teacher),
         held=held,
     )
-    result = train(training, config.train, *run, on_progress)
-    return result, sum(int(mask.sum()) for mask in held.values())
 
 
 def _size(

@@ -2,7 +2,7 @@
 forces (docs/internals/sparse.md)."""
 
 import os
-from typing import Literal, cast
+from typing import Literal
 
 from paredown.errors import ConfigError
 
@@ -20,4 +20,4 @@ def chosen_bitmap() -> BitmapChoice:
             seen=forced,
             remedy=f"Use one of {', '.join(CHOICES)}, or unset it.",
         )
-    return cast("BitmapChoice", forced)
+    return forced
