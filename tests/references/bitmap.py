@@ -18,7 +18,8 @@ def is_zero(case: LinearCase) -> npt.NDArray[np.bool_]:
     """Which numbers are zeros, of whatever sign."""
     if case.kind == "int8":
         return np.equal(case.values_OI, ZERO_CODE)
-    return np.equal(case.values_OI.astype(np.uint16) & 0x7FFF, 0)
+    zeros_OI: npt.NDArray[np.bool_] = (case.values_OI.astype(np.uint16) & 0x7FFF) == 0
+    return zeros_OI
 
 
 def with_zeros(case: LinearCase, zeros_OI: npt.NDArray[np.bool_]) -> LinearCase:
