@@ -15,7 +15,7 @@ from paredown.compress.quantize.method import Moments
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients:
-    """What the loss of the whole model says about one weight [O, I], over the calibration windows:
+    """The gradients of the whole model's loss for one weight [O, I], over the calibration windows:
     the mean of |g|, the mean of g^2 (the diagonal of the empirical Fisher matrix), and the largest
     |g|, for the gradient g of each window's mean loss."""
 
