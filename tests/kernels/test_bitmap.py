@@ -175,7 +175,7 @@ def test_rows_of_an_embedding_are_those_of_the_dense_weight() -> None:
 def test_a_bitmap_pays_from_the_share_of_zeros_that_the_docs_say(
     value_bits: int, least: float | None
 ) -> None:
-    """1 + (1 - z) b bits are at most 0.8 b of int8 and 0.6 b of bf16, and never for codes below 8 bits."""
+    """1 + (1 - z) b bits are at most 0.8 b of int8 and 0.6 b of bf16."""
     num = 10**6
     if least is None:
         assert not any(_core.bitmap_pays(value_bits, num, zeros) for zeros in (0, num // 2, num))
