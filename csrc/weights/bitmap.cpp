@@ -9,9 +9,10 @@
 namespace paredown {
 namespace {
 
-// A weight must become as small as this beside its dense form to be read faster: kernels of bitmaps
-// reach no less than this share of the bandwidth that dense ones do (docs/internals/sparse.md).
-constexpr double kWorthwhile = 0.88;
+// A weight must become as small as this beside its dense form to be read faster: of the bandwidth
+// that dense kernels reach, those of bitmaps reach at least this share (docs/internals/sparse.md).
+constexpr double kWorthwhileInt8 = 0.8;
+constexpr double kWorthwhileBf16 = 0.6;
 
 bool is_int8(WeightKind kind) {
   return kind == WeightKind::kInt8 || kind == WeightKind::kInt8Bitmap;
@@ -172,7 +173,8 @@ bool bitmap_pays(int value_bits, int64_t num_numbers, int64_t num_zeros) {
   const auto all = static_cast<double>(num_numbers);
   const double dense_bits = value_bits * all;
   const double bitmap_bits = all + value_bits * (all - static_cast<double>(num_zeros));
-  return value_bits >= 8 && bitmap_bits <= kWorthwhile * dense_bits;
+  const double worthwhile = value_bits > 8 ? kWorthwhileBf16 : kWorthwhileInt8;
+  return value_bits >= 8 && bitmap_bits <= worthwhile * dense_bits;
 }
 
 bool may_be_bitmap(const PackedShape& dense) {

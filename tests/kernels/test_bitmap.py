@@ -170,12 +170,12 @@ def test_rows_of_an_embedding_are_those_of_the_dense_weight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value_bits", "least"), [(16, 0.1825), (12, 0.2034), (8, 0.245), (4, None), (2, None)]
+    ("value_bits", "least"), [(16, 0.4625), (12, 0.4834), (8, 0.325), (4, None), (2, None)]
 )
 def test_a_bitmap_pays_from_the_share_of_zeros_that_the_docs_say(
     value_bits: int, least: float | None
 ) -> None:
-    """1 + (1 - z) b bits are at most 0.88 b, and never for codes below 8 bits."""
+    """1 + (1 - z) b bits are at most 0.8 b of int8 and 0.6 b of bf16."""
     num = 10**6
     if least is None:
         assert not any(_core.bitmap_pays(value_bits, num, zeros) for zeros in (0, num // 2, num))
@@ -187,7 +187,7 @@ def test_a_bitmap_pays_from_the_share_of_zeros_that_the_docs_say(
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("form", [("int8", "int8_row", None), ("bf16", "bf16", None)])
 def test_the_core_chooses_what_pays(isa: str, form: tuple[str, str, int | None]) -> None:
-    for share in (0.0, 0.1, 0.15, 0.3, 0.5):
+    for share in (0.0, 0.1, 0.3, 0.5, 0.7):
         case = pruned(form, (64, 512), share)
         dense, bitmap, auto = (
             layer(case, isa, choice).num_bytes for choice in ("never", "always", "auto")
@@ -196,7 +196,7 @@ def test_the_core_chooses_what_pays(isa: str, form: tuple[str, str, int | None])
         bits = 8 if case.kind == "int8" else 12 if is_short else 16
         zeros = int(is_zero(case).sum())
         pays = _core.bitmap_pays(bits, case.values_OI.size, zeros)
-        assert pays == (share >= 0.3)
+        assert pays == (share >= 0.5)
         assert auto == (bitmap if pays else dense)
 
 
