@@ -17,16 +17,16 @@ from paredown.stopped import StoppedError
 HALF_WRITTEN = """
 import os, sys
 from paredown.cli.main import main
-from paredown.compress import compress
+from paredown.compress import folder_job
 
-write_shards = compress.write_shards
+write_shards = folder_job.write_shards
 
 def write_then_signal(folder, tensors):
     write_shards(folder, tensors)
     assert folder.name.startswith(".out.")
     os.kill(os.getpid(), int(sys.argv[1]))
 
-compress.write_shards = write_then_signal
+folder_job.write_shards = write_then_signal
 sys.exit(main(["compress", "draft", "-o", sys.argv[2], "--recipe", "int8"]))
 """
 

@@ -164,7 +164,7 @@ def test_an_existing_folder_is_replaced_only_when_that_is_asked(
 def test_bad_input_is_refused_before_any_work(
     model, measured_on, tmp_path, monkeypatch, change, error, says
 ) -> None:
-    monkeypatch.setattr(job, "compress", None)
+    monkeypatch.setattr(job, "run_recipe", None)
     words = {"model": model, "output": tmp_path / "out", "recipe": "int8"}
     words |= {"verify": measured_on} | change
     with pytest.raises(error, match=says):

@@ -25,6 +25,7 @@ from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.executors.native import loading
 from paredown.executors.native.memory_plan import plan_memory
 from paredown.jobs import verifier
+from paredown.jobs.run_recipe import run_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.bounds import Bounds
 from paredown.optimize.candidates import _batches
@@ -255,11 +256,11 @@ def test_a_calibrated_candidate_is_made_once(
     made = []
 
     def counting(*arguments, **options):
-        made.append(arguments[2].name)
-        return compress(*arguments, **options)
+        made.append(arguments[0].recipe.name)
+        return run_recipe(*arguments, **options)
 
-    monkeypatch.setattr("paredown.optimize.candidates.compress", counting)
-    monkeypatch.setattr("paredown.optimize.optimize.compress", counting)
+    monkeypatch.setattr("paredown.optimize.candidates.run_recipe", counting)
+    monkeypatch.setattr("paredown.optimize.optimize.run_recipe", counting)
     calibration = CalibrationConfig(text=text, num_samples=4, num_tokens=32)
     options = config(
         tmp_path,

@@ -109,6 +109,7 @@ def result(**changes) -> OptimizeResult:
         "missed": (),
         "not_tried": [],
         "mixes": {},
+        "pruned": {},
         "stopped": None,
         "exit_code": None,
         "chosen": "int8",

@@ -70,7 +70,7 @@ def test_no_verify_measures_nothing_and_says_so(words, tmp_path, capsys) -> None
     ],
 )
 def test_bad_input_is_told_before_any_work(words, tmp_path, capsys, monkeypatch, extra, says):
-    monkeypatch.setattr(job, "compress", None)
+    monkeypatch.setattr(job, "run_recipe", None)
     assert main([*words, *extra]) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
