@@ -56,7 +56,7 @@ def sparsegpt_reference(
     for turn, column in enumerate(order):
         if pattern is not None and turn % size == 0:
             columns = order[turn : turn + size]
-            asked = round(pattern.share * num_rows * min(turn + size, num_columns)) - num_removed
+            asked = round(pattern.share * (num_rows * min(turn + size, num_columns))) - num_removed
             mask_OI[:, columns] = chosen(weight_OI, diagonal_I, columns, asked, pattern)
             num_removed += asked
         values_O = rounded(column, weight_OI[:, column]) * mask_OI[:, column]
@@ -82,7 +82,7 @@ def rose_order(
                 for column in worst[: pattern.m - pattern.n]:
                     removed[column].append(scores_OI[row, column])
         else:
-            asked = round(pattern.share * num_rows * (columns[-1] + 1)) - num_removed
+            asked = round(pattern.share * (num_rows * (columns[-1] + 1))) - num_removed
             num_removed += asked
             places = [(row, column) for row in range(num_rows) for column in columns]
             for row, column in sorted(places, key=lambda place: scores_OI[place])[:asked]:

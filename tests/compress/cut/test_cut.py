@@ -166,11 +166,8 @@ def test_experts_that_nobody_asks_go(name: str, tmp_path: Path) -> None:
     decoder = Decoder.from_checkpoint(source)
     for layer in decoder.layers:
         if isinstance(layer.spec.mlp, Experts):
-            # A constant input of the router, and rows that make two experts lose to all others.
-            layer.mlp_norm.weight[0] = 0.0
-            layer.router.weight[1] = layer.router.weight[3] = 0
-            layer.router.weight *= 1e-3
-            layer.router.weight[[1, 3]] = layer.router.weight[[0, 2]] * 0.999
+            # Rows near zero lose to the largest of the others.
+            layer.router.weight[[1, 3]] *= 1e-3
     source_steps = (CutExperts(share=0.3, compensation=None),)
     write_decoder(decoder, source, tmp_path / "changed")
     source = Checkpoint.open(tmp_path / "changed")
