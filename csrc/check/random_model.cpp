@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/bitmap.h"
+#include "weights/bitmap.h"
 
 namespace paredown {
 namespace {

@@ -29,6 +29,7 @@ def test_bad_arrays_are_refused() -> None:
             "activations": activations,
             "group_size": group_size,
             "input_scale": scale,
+            "bitmap": "auto",
             "arrays": named_arrays(values=codes, scales=scales, zero_points=zeros),
         }
         with pytest.raises(ValueError, match=message):
