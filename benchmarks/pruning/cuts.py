@@ -1,6 +1,7 @@
 """Cut models: the KL divergence to the original before compensation, after it, and after training
 for equal numbers of tokens by KL, by the text alone, and from random weights."""
 
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,10 +64,11 @@ def measure_cut(measured: Measured, step: Cuts, ways: list[str], folder: Path) -
     for way in ways:
         start = made["compensated"]
         if way == "random":
-            start = folder / "random"
+            start = folder / "random-weights"
             write_random(Checkpoint.open(made["compensated"]), start)
         done = train(Checkpoint.open(start), measured, rows, way, folder / way)
         found[way] = quality_of(folder / way, measured.text, reference) | done
+        print(f"{way}: {found[way]}", file=sys.stderr)
     return found
 
 
