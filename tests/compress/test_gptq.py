@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fakes.random_layers import moments_of, random_layer
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
 from paredown.compress.quantize.rtn import RTN
@@ -26,24 +27,6 @@ SPECS = [
         ("int8", "int6", "int5", "int4", "int3", "int2"), (None, 4, 16, 48), (True, False)
     )
 ] + [WeightSpec(dtype="fp8", group_size=group_size) for group_size in (None, 16)]
-
-
-def random_layer(
-    num_rows: int, num_columns: int, seed: int, num_inputs: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """A weight [O, I] and inputs [N, I] that depend on each other and differ in size, float64."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    mixing_II = normal(num_columns, num_columns) / num_columns**0.5 + torch.eye(num_columns)
-    x_NI = normal(num_inputs or 2 * num_columns + 3, num_columns) @ mixing_II
-    return normal(num_rows, num_columns), x_NI * normal(num_columns).exp()
-
-
-def moments_of(x_NI: Tensor) -> Moments:
-    return Moments(hessian_II=2 / x_NI.shape[0] * x_NI.T @ x_NI, num_rows=x_NI.shape[0])
 
 
 def target_of(spec: WeightSpec, scale_dtype: ScaleDType = "bf16") -> LayerTarget:

@@ -81,7 +81,7 @@ def test_a_cut_alone_is_an_ordinary_checkpoint(model: Path, text: Path, tmp_path
         ("prune-ffn-50-gptq-int4-g128", UnsupportedError, "do not divide"),
         ("prune-ffn-100", ConfigError, "outside"),
         ("wanda-3of7", ConfigError, "columns that do not come in 7s"),
-        ("wanda-50-aqlm-1x8-g4", UnsupportedError, "does not keep zeros"),
+        ("wanda-50-aqlm-1x8-g4", UnsupportedError, "would fill the zeros"),
         ("wanda-50-recover-10-int8", ConfigError, "shorter than one step"),
     ],
 )
@@ -150,11 +150,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     assert [path.name for path in output.parent.iterdir()] == ["out"]
 
 
-def test_finished_stages_are_not_made_again(
-    model: Path, text: Path, tmp_path: Path, monkeypatch
-) -> None:
-    output = tmp_path / "out"
-
+def interrupted_in_recovery(model: Path, text: Path, output: Path, monkeypatch) -> None:
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
@@ -162,6 +158,13 @@ def test_finished_stages_are_not_made_again(
         patched.setattr("paredown.jobs.run_recipe.recover", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(model, text, output, WHOLE, verify=None)
+
+
+def test_finished_stages_are_not_made_again(
+    model: Path, text: Path, tmp_path: Path, monkeypatch
+) -> None:
+    output = tmp_path / "out"
+    interrupted_in_recovery(model, text, output, monkeypatch)
     kept = sorted(path.name for path in stages_path(output).iterdir())
     assert kept == ["0-cut", "0-prune", "lock", "state.json"]
     monkeypatch.setattr("paredown.jobs.run_recipe.cut", None)
@@ -185,14 +188,7 @@ def test_stages_of_another_recipe_are_not_taken(
     model: Path, text: Path, tmp_path: Path, monkeypatch
 ) -> None:
     output = tmp_path / "out"
-
-    def interrupt(*args, **options):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("paredown.jobs.run_recipe.recover", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run(model, text, output, WHOLE, verify=None)
+    interrupted_in_recovery(model, text, output, monkeypatch)
     run(model, text, output, "prune-layers-2", verify=None)
     assert Checkpoint.open(output).spec.num_layers == 1
 
@@ -214,3 +210,34 @@ def test_pruning_ends_at_the_loss_that_is_allowed(model: Path, text: Path, tmp_p
     assert shares == sorted(shares)
     assert 0 < shares[-1] <= 0.9
     assert find_recipe("sparsegpt-90-to-0.1").needs_calibration
+
+
+def test_one_threshold_takes_more_from_some_layers(model: Path, text: Path, tmp_path: Path) -> None:
+    made = run(model, text, tmp_path / "out", "magnitude-global-50", verify=None)
+    shares = made.written.sparsity.as_json()["modules"]
+    assert made.written.sparsity.share == pytest.approx(0.5, abs=1e-3)
+    assert max(shares.values()) - min(shares.values()) > 0.01
+
+
+def test_cutting_a_pruned_folder_keeps_or_tells(model: Path, text: Path, tmp_path: Path) -> None:
+    run(model, text, tmp_path / "pruned", "magnitude-10", verify=None)
+    kept = tmp_path / "kept.yaml"
+    kept.write_text("steps: [{method: layers, num: 1, compensation: null}]")
+    run(tmp_path / "pruned", text, tmp_path / "kept", str(kept), verify=None)
+    written = Checkpoint.open(tmp_path / "kept")
+    modules = written.names.layer_modules(written.spec)
+    assert written.pruned == dict.fromkeys(modules, "10")
+    for role in ("q", "o", "down"):
+        assert (written.linear(role, 1).dequantize() == 0).mean() == pytest.approx(0.1, abs=1e-3)
+    made = run(tmp_path / "pruned", text, tmp_path / "filled", "prune-ffn-50", verify=None)
+    assert any("compensation filled the zeros" in note for note in made.written.notes)
+    left = Checkpoint.open(tmp_path / "filled").pruned
+    assert left
+    assert not any("down_proj" in name for name in left)
+
+
+def test_codebooks_are_refused_for_a_pruned_folder(model: Path, text: Path, tmp_path: Path) -> None:
+    run(model, text, tmp_path / "pruned", "magnitude-10", verify=None)
+    with pytest.raises(UnsupportedError, match="would fill the zeros"):
+        run(tmp_path / "pruned", text, tmp_path / "out", "aqlm-1x8-g4")
+    assert not (tmp_path / "out").exists()

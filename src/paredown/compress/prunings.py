@@ -1,10 +1,11 @@
 """Resolves the prune steps of a recipe against a checkpoint, before any work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from paredown.compress.prune.method import ChecksModules
 from paredown.compress.prune.pattern import NOfM, Pattern
+from paredown.compress.quantize.method import check_holds_zeros
 from paredown.compress.recipe import Recipe
 from paredown.compress.schemes import Scheme
 from paredown.compress.steps import PruneStep
@@ -27,8 +28,6 @@ def resolve_prunings(
     """Returns the prunings by module name, in the order of the model; where steps name the same
     module, the later applies. Raises ConfigError for a target that matches nothing and a pattern
     that does not fit, UnsupportedError for a table, and for a format that cannot hold zeros."""
-    if not recipe.prune_steps:
-        return {}
     modules = linear_modules(source)
     targets = Targets(modules)
     by_name = {module.name: module for module in modules}
@@ -42,23 +41,9 @@ def resolve_prunings(
             shapes = {name: by_name[name].shape for name in names}
             step.pruner.check_modules(shapes, step.pattern)
     for name, scheme in schemes.items():
-        if name in found and not scheme.quantizer.holds_zeros:
-            raise UnsupportedError(
-                f"{scheme.method} does not keep zeros: what was pruned would come back",
-                seen=f"{scheme.format} for {name}",
-                remedy="Quantize by rtn, gptq or hqq after pruning, or leave the pruning out.",
-            )
+        if name in found or name in source.pruned:
+            check_holds_zeros(scheme.quantizer)
     return {name: found[name] for name in by_name if name in found}
-
-
-def with_shares(
-    prunings: Mapping[str, Pruning], patterns: Mapping[str, Pattern]
-) -> dict[str, Pruning]:
-    """Returns the prunings with the patterns that a budget chose for some of them."""
-    return {
-        name: replace(one, pattern=patterns.get(name, one.pattern))
-        for name, one in prunings.items()
-    }
 
 
 def _check(module: LinearModule, step: PruneStep, source: Checkpoint) -> None:

@@ -19,7 +19,7 @@ import torch
 
 from paredown.errors import ConfigError
 from paredown.files.own_file import open_own_file
-from paredown.models.files.locked_folder import LOCK, check_locked_folder, locked_folder
+from paredown.models.files.locked_folder import LOCK, locked_folder
 from paredown.models.files.whole_file import whole_file
 
 _STATE = "training.pt"
@@ -32,12 +32,6 @@ _DAMAGES = (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pi
 def training_path(output: Path) -> Path:
     """Returns the hidden path beside the future checkpoint."""
     return output.absolute().with_name(f".{output.name}.training")
-
-
-def check_training_folder(path: Path) -> None:
-    """Checks the folder before long work. Raises OutputError for one that another user could have
-    made."""
-    check_locked_folder(path)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,8 @@ from paredown.models.files.output_folder import check_output_folder, output_fold
 from paredown.models.files.shard_writer import write_shards
 from paredown.models.kept_layers import composed
 from paredown.models.paredown_section import KEPT_LAYERS, with_key
+from paredown.models.pruned_modules import with_pruned
+from paredown.models.roles import linear_roles
 from paredown.progress import OnProgress
 from paredown.spec.model import ModelSpec
 
@@ -104,8 +106,15 @@ def cut(
             def part(what: str, share: float, number: int = number) -> None:
                 report(what, _WALK_SHARE * (number + share) / len(steps))
 
-            left = _cut_checkpoint(left, walk(plan, workspace, part))
+            walked = walk(plan, workspace, part)
             notes += workspace.notes
+            filled = [name for name in left.pruned if f"{name}.weight" in walked.made]
+            if filled:
+                notes.append(
+                    f"compensation filled the zeros of {len(filled)} pruned modules: prune after "
+                    "cutting, or cut without it (compensation: null)"
+                )
+            left = _cut_checkpoint(left, walked)
         report("writing", _WALK_SHARE)
         written = _write(left, output, overwrite, (notes, finish))
         report("writing", 1.0)
@@ -131,14 +140,29 @@ def _cut_checkpoint(source: Checkpoint, walked: Walked) -> Checkpoint:
     is_shorter = len(kept) < source.spec.num_layers
     config = config_of(spec, source.config, kept if is_shorter else None)
     numbers = composed(source.kept_layers, kept) if is_shorter else source.kept_layers
+    config = with_key(config, KEPT_LAYERS, None if numbers is None else list(numbers))
+    pruned = _still_pruned(source, spec, walked)
     return replace(
         source,
         spec=spec,
-        config=with_key(config, KEPT_LAYERS, None if numbers is None else list(numbers)),
+        config=with_pruned(config, pruned, source.names.layer_modules(spec)),
+        pruned=pruned,
         tensors=CutTensors(source, spec, walked.kept, walked.made),
         blocks={},
         kept_layers=numbers,
     )
+
+
+def _still_pruned(source: Checkpoint, spec: ModelSpec, walked: Walked) -> dict[str, str]:
+    """Returns the record of the pruned modules under their new names, without those whose weights
+    are new."""
+    found = {}
+    for index, units in enumerate(walked.kept):
+        for role in linear_roles(spec, index):
+            before = source.linear_name(units.source_role(role), units.layer)
+            if before in source.pruned and f"{before}.weight" not in walked.made:
+                found[source.linear_name(role, index)] = source.pruned[before]
+    return found
 
 
 def _write(

@@ -85,30 +85,6 @@ def shares_for_total(
     return _shares(curves, counts)
 
 
-def shares_for_loss(
-    curves: Mapping[str, LossCurve], max_loss: float, most_share: float = MOST_SHARE
-) -> dict[str, Share]:
-    """Returns the shares by layer that remove as much as possible while the sum of the losses stays
-    at or below `max_loss`, and no more than `most_share` of any layer. Raises ConfigError for a
-    loss below 0 or not finite."""
-    if not (math.isfinite(max_loss) and max_loss >= 0):
-        raise ConfigError(
-            "the loss up to which weights are removed is no number from 0 on",
-            seen=max_loss,
-            remedy="Give a number from 0 on; a larger one removes more.",
-        )
-    counts = dict.fromkeys(curves, 0)
-    for piece in _pieces(curves, most_share):
-        taken = piece.count
-        if piece.slope * piece.count > max_loss:
-            taken = math.floor(max_loss / piece.slope)
-        counts[piece.layer] += taken
-        max_loss -= taken * piece.slope
-        if taken < piece.count:
-            break
-    return _shares(curves, counts)
-
-
 def common_share(curves: Sequence[LossCurve], max_loss: float, most_share: float) -> Share:
     """Returns the largest share, at most `most_share`, that removed from every layer keeps the sum
     of the losses at or below `max_loss`."""
