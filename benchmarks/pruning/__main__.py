@@ -1,4 +1,4 @@
-"""What pruning costs and what it gains, on the built-in model or on SmolLM2.
+"""Measures the cost of pruning and its gain, on the built-in model or on SmolLM2.
 
     python -m benchmarks.pruning layers zeros cuts bytes [--model builtin|FOLDER] [--json OUT]
 

@@ -103,7 +103,7 @@ def test_gptq_sees_what_all_roles_of_a_module_read(
 def test_a_module_that_stays_in_floats_is_written_whole(
     source: Checkpoint, calibration: Calibration, tmp_path: Path
 ) -> None:
-    """What a transform changed of it goes along."""
+    """The changes of a transform go along."""
     recipe = Recipe(
         name="some",
         steps=(QuantizeStep(quantizer=RTN(), spec=FORMATS["int8"], targets=("down", "o")),),

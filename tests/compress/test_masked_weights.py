@@ -89,7 +89,7 @@ def masks(weight_OI: Tensor, seed: int) -> Tensor:
 
 
 def decompressed(weight: GridWeight) -> Tensor:
-    """What the compressed-tensors library makes of the stored weight."""
+    """The values that the compressed-tensors library makes of the stored weight."""
     section = QuantizationConfig.model_validate(quantization_config(weight.spec, ["lm_head"]))
     stored = encode(weight)
     tensors = {

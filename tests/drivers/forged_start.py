@@ -88,7 +88,7 @@ def forgeries(blobs: Blobs) -> Iterator[tuple[str, Blobs]]:
 
 
 def bitmap_forgeries(blobs: Blobs) -> Iterator[tuple[str, Blobs]]:
-    """Of weights whose zeros are a bit each: counts and places that the values do not have."""
+    """Weights whose zeros are a bit each: counts and places that the values do not have."""
     blob = part(blobs, "linear")[1]
     shape = blob.fields["shape"]
     if shape["bitmap_bytes"] == 0:

@@ -1,4 +1,4 @@
-"""What Python calls compresses, measures and proves as the command does."""
+"""A call from Python compresses, measures and proves as the command does."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the core refuses of a weight that is given to it."""
+"""The core refuses bad fields of a weight that is given to it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What pruning one part costs."""
+"""The cost of pruning one part."""
 
 from pathlib import Path
 

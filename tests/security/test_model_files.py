@@ -1,5 +1,5 @@
-"""What a model's folder holds is read where it is a file of that folder, without waiting, and no
-more of it than could be meant (S05)."""
+"""The contents of a model's folder are read where they are files of that folder, without waiting,
+and no more of them than could be meant (S05)."""
 
 import ast
 import json

@@ -10,14 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paredown.compress.damping import MOST_DAMP, grown_damp, rising_damps
 from paredown.compress.quantize.method import Moments
-from paredown.errors import CheckpointError, ConfigError
-
-# A Hessian that cannot be factored gets this many times more damping each time, up to its mean
-# diagonal.
-_DAMP_GROWTH = 10.0
-_LEAST_GROWN_DAMP = 0.01
-_MOST_DAMP = 1.0
+from paredown.errors import CheckpointError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,16 +47,6 @@ class NoFactor:
     why: str
 
 
-def check_damp(method: str, damp: float) -> None:
-    """Raises ConfigError for a `damp` outside of 0 to 1."""
-    if not 0 <= damp <= _MOST_DAMP:
-        raise ConfigError(
-            f"{method}'s damp is a share of the mean diagonal of the Hessian",
-            seen=damp,
-            remedy=f"Choose a number from 0 to {_MOST_DAMP:g}; 0.01 is usual.",
-        )
-
-
 def factor_hessian(
     weight_OI: Tensor, moments: Moments, damp: float, find_order: Callable[[Tensor], Tensor]
 ) -> HessianFactor | NoFactor:
@@ -79,8 +64,7 @@ def factor_hessian(
     order_I = find_order(diagonal_I)
     hessian_II = moments.hessian_II.to(weight_OI.dtype)
     mean = hessian_II.diagonal()[~dead_I].mean().item()
-    grown = damp
-    while grown <= _MOST_DAMP:
+    for grown in rising_damps(damp):
         lower_II = _lower(hessian_II, order_I, mean, grown)
         if lower_II is not None:
             pivots_I = lower_II.diagonal().clone()
@@ -92,8 +76,7 @@ def factor_hessian(
                 added=grown * mean,
                 notes=_notes(damp, grown, dead_I),
             )
-        grown = max(grown * _DAMP_GROWTH, _LEAST_GROWN_DAMP)
-    return NoFactor(why=f"the Hessian is singular even with a damp of {_MOST_DAMP:g}")
+    return NoFactor(why=f"the Hessian is singular even with a damp of {MOST_DAMP:g}")
 
 
 def _lower(hessian_II: Tensor, order_I: Tensor, mean: float, damp: float) -> Tensor | None:
@@ -113,7 +96,7 @@ def _lower(hessian_II: Tensor, order_I: Tensor, mean: float, damp: float) -> Ten
 def _notes(damp: float, grown: float, dead_I: Tensor) -> tuple[str, ...]:
     notes = []
     if grown != damp:
-        notes.append(f"damp grew from {damp:g} to {grown:g}")
+        notes.append(grown_damp(damp, grown))
     if bool(dead_I.any()):
         notes.append(f"{int(dead_I.sum())} columns with no input but zeros became 0")
     return tuple(notes)

@@ -1,7 +1,7 @@
 """Gradients of a batch, part by part, on threads that compute one part each.
 
 Threads that each have a part of their own wait for each other less often than threads that share
-every product (measured on two cores: 2,940 against 2,530 tokens a second, built-in model in bf16).
+every product.
 The parts are added in their order, so the bits do not depend on how many threads there are.
 """
 

@@ -1,8 +1,8 @@
 """Predicts how much memory a training takes at its peak, and chooses the layout that fits.
 
 What a layer keeps for its gradients is not guessed: one layer of each kind runs on one and on two
-rows, and the tensors that autograd keeps are counted. The factors below were measured as
-tests/distill/test_memory.py measures, on the built-in model and on SmolLM2-135M.
+rows, and the tensors that autograd keeps are counted. The factors below were fitted to peaks of the
+built-in model and of SmolLM2-135M, measured as tests/distill/test_memory.py measures.
 """
 
 import os

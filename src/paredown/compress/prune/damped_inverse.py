@@ -5,11 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# A Hessian that cannot be inverted gets this many times more damping each time, up to its mean
-# diagonal.
-_DAMP_GROWTH = 10.0
-_LEAST_GROWN_DAMP = 0.01
-MOST_DAMP = 1.0
+from paredown.compress.damping import rising_damps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +25,13 @@ def damped_inverse(hessian_II: Tensor, damp: float, dtype: torch.dtype) -> Dampe
     if bool(dead_I.all()):
         return None
     mean = float(hessian_II.diagonal()[~dead_I].double().mean())
-    while damp <= MOST_DAMP:
+    for grown in rising_damps(damp):
         damped_II = hessian_II.to(dtype, copy=True)
-        damped_II.diagonal().masked_fill_(dead_I, mean).add_(damp * mean)
+        damped_II.diagonal().masked_fill_(dead_I, mean).add_(grown * mean)
         lower_II, info = torch.linalg.cholesky_ex(damped_II)
         if info.item() == 0:
             inverse_II = torch.cholesky_inverse(lower_II, out=damped_II)
             diagonal_I = inverse_II.diagonal()
             if bool((diagonal_I > 0).all() and diagonal_I.isfinite().all()):
-                return DampedInverse(inverse_II=inverse_II, dead_I=dead_I, damp=damp)
-        damp = max(damp * _DAMP_GROWTH, _LEAST_GROWN_DAMP)
+                return DampedInverse(inverse_II=inverse_II, dead_I=dead_I, damp=grown)
     return None

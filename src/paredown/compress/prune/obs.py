@@ -17,13 +17,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from paredown.compress.prune.damped_inverse import MOST_DAMP, DampedInverse, damped_inverse
+from paredown.compress.damping import check_damp, grown_damp
+from paredown.compress.prune.damped_inverse import DampedInverse, damped_inverse
 from paredown.compress.prune.layer_loss import layer_loss
 from paredown.compress.prune.magnitude import by_magnitude, instead_of
 from paredown.compress.prune.mask import removed_by_row
 from paredown.compress.prune.method import Pruned, Seen
 from paredown.compress.prune.pattern import NOfM, Pattern
-from paredown.errors import ConfigError, UnsupportedError, naming
+from paredown.errors import UnsupportedError, naming
 
 # The most numbers of inverses that one layer may change. They take about two minutes on one core
 # (a layer of 576 x 576 of SmolLM2-135M at 50 % changes 5.5e10).
@@ -81,21 +82,6 @@ class OBS:
         grown = () if inverse.damp == self.damp else (grown_damp(self.damp, inverse.damp),)
         loss = layer_loss(weight_OI - values_OI, hessian_II)
         return Pruned(values_OI=values_OI, mask_OI=mask_OI, notes=grown, loss=loss)
-
-
-def check_damp(method: str, damp: float) -> None:
-    """Raises ConfigError for a damp outside of 0 to 1."""
-    if not 0 <= damp <= MOST_DAMP:
-        raise ConfigError(
-            f"{method}'s damp is a share of the mean diagonal of the Hessian",
-            seen=damp,
-            remedy=f"Choose a number from 0 to {MOST_DAMP:g}; 0.01 is usual.",
-        )
-
-
-def grown_damp(asked: float, used: float) -> str:
-    """Returns the note of a Hessian that needed more damping."""
-    return f"damp grew from {asked:g} to {used:g}"
 
 
 def _quotas(weight_OI: Tensor, pattern: Pattern) -> Tensor:

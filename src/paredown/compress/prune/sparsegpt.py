@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from paredown.compress.column_solver import ColumnSolver
+from paredown.compress.damping import check_damp
 from paredown.compress.hessian_factor import (
     HessianFactor,
     NoFactor,
-    check_damp,
     factor_hessian,
 )
 from paredown.compress.prune.column_mask import (

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from paredown.compress.column_solver import ColumnSolver
+from paredown.compress.damping import check_damp
 from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import Grid, decode, encode, grouped, to_weight
-from paredown.compress.hessian_factor import HessianFactor, NoFactor, check_damp, factor_hessian
+from paredown.compress.hessian_factor import HessianFactor, NoFactor, factor_hessian
 from paredown.compress.quantize.method import (
     ROUND_TO_NEAREST,
     LayerTarget,
