@@ -107,13 +107,7 @@ def cut(
                 report(what, _WALK_SHARE * (number + share) / len(steps))
 
             walked = walk(plan, workspace, part)
-            notes += workspace.notes
-            filled = [name for name in left.pruned if f"{name}.weight" in walked.made]
-            if filled:
-                notes.append(
-                    f"compensation filled the zeros of {len(filled)} pruned modules: prune after "
-                    "cutting, or cut without it (compensation: null)"
-                )
+            notes += [*workspace.notes, *_filled(left, walked)]
             left = _cut_checkpoint(left, walked)
         report("writing", _WALK_SHARE)
         written = _write(left, output, overwrite, (notes, finish))
@@ -151,6 +145,17 @@ def _cut_checkpoint(source: Checkpoint, walked: Walked) -> Checkpoint:
         blocks={},
         kept_layers=numbers,
     )
+
+
+def _filled(source: Checkpoint, walked: Walked) -> list[str]:
+    """Returns a note where compensation made pruned modules dense."""
+    num_filled = sum(f"{name}.weight" in walked.made for name in source.pruned)
+    if not num_filled:
+        return []
+    return [
+        f"compensation filled the zeros of {num_filled} pruned modules: prune after cutting, or "
+        "cut without it (compensation: null)"
+    ]
 
 
 def _still_pruned(source: Checkpoint, spec: ModelSpec, walked: Walked) -> dict[str, str]:
