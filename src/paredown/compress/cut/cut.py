@@ -86,11 +86,7 @@ def cut(
     report = on_progress or (lambda what, share: None)
     check_cuts(source, steps)
     if calibration is None:
-        raise ConfigError(
-            "a cut needs a calibration text: it tells what is missed least",
-            seen="none",
-            remedy="Give one (Calibration).",
-        )
+        raise _no_calibration()
     check_output_folder(output, overwrite)
     memory_bytes, disk_bytes = _require_room(source, calibration, output)
     check_values(source)
@@ -123,6 +119,14 @@ def cut(
         calibration=calibration.source,
         predicted_bytes=memory_bytes,
         predicted_disk_bytes=disk_bytes,
+    )
+
+
+def _no_calibration() -> ConfigError:
+    return ConfigError(
+        "a cut needs a calibration text: it tells what is missed least",
+        seen="none",
+        remedy="Give one (Calibration).",
     )
 
 
