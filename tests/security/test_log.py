@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from drivers.running_server import Running, running_server
-from paredown.serve.log import MAX_LINE_CHARS, MAX_LINES
+from paredown.serve.log import MAX_LINE_CHARS, MAX_LINES, ServerLog
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 BAD_REQUESTS = {
@@ -18,6 +18,12 @@ BAD_REQUESTS = {
     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
     "a bad length": b"POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
 }
+
+
+@pytest.fixture(autouse=True)
+def unused_log(monkeypatch):
+    """Gives each test a log of its own: other tests of this process spend the lines of theirs."""
+    monkeypatch.setattr("paredown.serve.log._HANDLER", ServerLog())
 
 
 def send(server: Running, data: bytes) -> None:
