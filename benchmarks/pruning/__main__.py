@@ -15,6 +15,8 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,9 @@ def main() -> None:
     parser.add_argument("--cut", choices=["ffn", "layers"], nargs="+", default=["ffn", "layers"])
     parser.add_argument(
         "--ways", nargs="+", choices=["kl", "text", "random"], default=["kl", "text", "random"]
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="keeps cut and trained models, and goes on from them"
     )
     parser.add_argument("--recipes", nargs="+", help="of zeros (default: all)")
     parser.add_argument("--json", type=Path)
@@ -88,13 +93,24 @@ def run(part: str, measured: Measured, args: argparse.Namespace) -> dict[str, An
     elif part == "cuts":
         found = {}
         for name in args.cut:
-            with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
-                step = cut_of(name, measured.source.spec.num_layers)
-                found[name] = measure_cut(measured, step, args.ways, Path(folder))
+            step = cut_of(name, measured.source.spec.num_layers)
+            with cut_folder(args.folder, name) as folder:
+                found[name] = measure_cut(measured, step, args.ways, folder)
             show_cut(name, found[name])
     else:
-        found = measure_bytes(measured, report)
+        found = measure_bytes(measured, args.folder, report)
     return found
+
+
+@contextmanager
+def cut_folder(folder: Path | None, name: str) -> Iterator[Path]:
+    """Yields the folder of a cut's models; without `folder` one that is removed afterwards."""
+    if folder is not None:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        yield folder / name
+        return
+    with tempfile.TemporaryDirectory(prefix="paredown-") as made:
+        yield Path(made)
 
 
 def cut_of(name: str, num_layers: int) -> Cuts:

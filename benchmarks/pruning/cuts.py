@@ -1,9 +1,15 @@
 """Cut models: the KL divergence to the original before compensation, after it, and after training
-for equal numbers of tokens by KL, by the text alone, and from random weights."""
+for equal numbers of tokens by KL, by the text alone, and from random weights.
 
+Models stay in the folder that is given, each with its figures, and a later run goes on from them.
+"""
+
+import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,25 +57,42 @@ def measure_cut(measured: Measured, step: Cuts, ways: list[str], folder: Path) -
     """Returns the quality of each way by its name, the minutes that it took, and what came out."""
     reference = measured.reference()
     found: dict[str, Any] = {}
-    plain = replace(step, compensation=None)
-    made = {}
-    for name, own in (("cut", plain), ("compensated", step)):
-        began = time.perf_counter()
-        result = cut(measured.source, folder / name, (own,), measured.calibration)
-        made[name] = result.path
-        minutes = (time.perf_counter() - began) / 60
-        found[name] = quality_of(result.path, measured.text, reference) | {"minutes": minutes}
-        found["share"] = result.share
+
+    def measure(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
+        figures = folder / f"{name}.json"
+        if not figures.exists():
+            began = time.perf_counter()
+            done = make(folder / name)
+            done = {"minutes": (time.perf_counter() - began) / 60} | done
+            done |= quality_of(folder / name, measured.text, reference)
+            figures.write_text(json.dumps(done, indent=2) + "\n")
+        found[name] = json.loads(figures.read_text())
+        print(f"{name}: {found[name]}", file=sys.stderr)
+
+    measure("cut", lambda path: make_cut(measured, replace(step, compensation=None), path))
+    measure("compensated", lambda path: make_cut(measured, step, path))
+    found["share"] = found["compensated"]["share"]
     rows = measured.rows()
     for way in ways:
-        start = made["compensated"]
-        if way == "random":
-            start = folder / "random-weights"
-            write_random(Checkpoint.open(made["compensated"]), start)
-        done = train(Checkpoint.open(start), measured, rows, way, folder / way)
-        found[way] = quality_of(folder / way, measured.text, reference) | done
-        print(f"{way}: {found[way]}", file=sys.stderr)
+        measure(way, partial(train_way, measured, rows, way, folder / "compensated"))
     return found
+
+
+def train_way(
+    measured: Measured, rows: TrainingRows, way: str, compensated: Path, output: Path
+) -> dict[str, Any]:
+    """Trains the compensated model, or one of its shape with random weights."""
+    start = compensated
+    if way == "random":
+        start = output.with_name("random-weights")
+        if not start.exists():
+            write_random(Checkpoint.open(compensated), start)
+    return train(Checkpoint.open(start), measured, rows, way, output)
+
+
+def make_cut(measured: Measured, step: Cuts, output: Path) -> dict[str, Any]:
+    result = cut(measured.source, output, (step,), measured.calibration)
+    return {"share": result.share, "kept_layers": result.kept_layers}
 
 
 def train(

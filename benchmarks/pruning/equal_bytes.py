@@ -29,14 +29,17 @@ from paredown.units import MEGA
 
 TABLES = "-head-int8-embedding-int8"
 QUANTIZED = ("int8", "gptq-int6-g64", "gptq-int5-g64", "gptq-int4-g64", "gptq-int3-g64")
-SPARSE = ("sparsegpt-50-int8", "sparsegpt-2of4-int8", "rose-30-int8", "sparsegpt-50")
+SPARSE = ("sparsegpt-50-int8", "sparsegpt-2of4-int8", "sparsegpt-50")
 CUT = ("prune-ffn-25-gptq-int4-g64", "prune-layers-4-gptq-int4-g64", "prune-ffn-25-int8")
 _ROUNDS = 7
 
 
-def measure_bytes(measured: Measured, on_progress: OnProgress) -> dict[str, Any]:
+def measure_bytes(
+    measured: Measured, trained: Path | None, on_progress: OnProgress
+) -> dict[str, Any]:
     """Returns the figures of every model: those quantized alone, pruned and quantized, pruned,
-    recovered and quantized, and sparse and quantized."""
+    recovered and quantized, and sparse and quantized. `trained` may hold the recovered models of a
+    measurement of cuts with as many tokens; otherwise they are made."""
     recover = f"-recover-{measured.num_tokens}"
     recovered = [name.replace("-gptq", f"{recover}-gptq") for name in CUT if "gptq" in name]
     names = [*QUANTIZED, *CUT, *recovered, *SPARSE]
@@ -54,7 +57,8 @@ def measure_bytes(measured: Measured, on_progress: OnProgress) -> dict[str, Any]
         for number, name in enumerate(names):
             on_progress(name, number / len(names))
             ending = TABLES if name in QUANTIZED or "int" in name else ""
-            staged = check_stages(measured.source, find_recipe(f"{name}{ending}"))
+            source, rest = known_stages(measured.source, f"{name}{ending}", recover, trained)
+            staged = check_stages(source, find_recipe(rest))
             result = run_recipe(staged, Path(folder) / name, texts=texts)
             made[name] = Checkpoint.open(result.path)
         executors = {name: load_executor(one, options) for name, one in made.items()}
@@ -77,6 +81,17 @@ def measure_bytes(measured: Measured, on_progress: OnProgress) -> dict[str, Any]
         ]
     show([one.as_json() for one in figures])
     return {one.name: one.as_json() for one in figures}
+
+
+def known_stages(
+    source: Checkpoint, name: str, recover: str, trained: Path | None
+) -> tuple[Checkpoint, str]:
+    """Returns the model that a measurement of cuts has trained, and what of the recipe is left."""
+    made, found, rest = name.partition(f"{recover}-")
+    cut = "ffn" if "ffn" in made else "layers"
+    if not found or trained is None or not (trained / cut / "kl").exists():
+        return source, name
+    return Checkpoint.open(trained / cut / "kl"), rest
 
 
 def show(rows: list[dict[str, Any]]) -> None:
