@@ -14,22 +14,19 @@ split, perplexity and KL divergence on the test split, which shares no author wi
 import argparse
 import json
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.pruning.cuts import Cuts, Measured, measure_cut
+from benchmarks.pruning.cuts import Measured, cut_of, measure_cut
 from benchmarks.pruning.equal_bytes import measure_bytes
+from benchmarks.pruning.kept_models import KeptModels, kept_models
 from benchmarks.pruning.layers import METHODS, measure_layers
 from benchmarks.pruning.zeros import METHODS as ZERO_METHODS
 from benchmarks.pruning.zeros import PATTERNS, REFINED, gap_closed, measure_zeros
-from paredown.compress.cut.ffn import CutNeurons
-from paredown.compress.cut.layers import CutLayers
+from paredown.compress.calibrate.source_digest import source_digest
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import choose_text
 from paredown.executors.protocol import LoadedExecutor
@@ -50,7 +47,11 @@ def main() -> None:
     parser.add_argument("--train-tokens", type=int, default=500_000)
     parser.add_argument("--cut", choices=["ffn", "layers"], nargs="+", default=["ffn", "layers"])
     parser.add_argument(
-        "--ways", nargs="+", choices=["kl", "text", "random"], default=["kl", "text", "random"]
+        "--ways",
+        nargs="*",
+        choices=["kl", "text", "random"],
+        default=["kl", "text", "random"],
+        help="of training cut models (none: cut and compensated alone)",
     )
     parser.add_argument(
         "--folder", type=Path, help="keeps cut and trained models, and goes on from them"
@@ -60,11 +61,18 @@ def main() -> None:
     args = parser.parse_args()
     measured = prepare(args)
     found: dict[str, Any] = {"machine": processor_name(), "model": args.model or "built-in"}
-    for part in args.parts:
-        found[part] = run(part, measured, args)
-        if args.json is not None:
-            args.json.parent.mkdir(parents=True, exist_ok=True)
-            args.json.write_text(json.dumps(found, indent=2) + "\n")
+    settings = {
+        "source": source_digest(measured.source),
+        "tokens": args.tokens,
+        "samples": args.samples,
+        "train_tokens": args.train_tokens,
+    }
+    with kept_models(args.folder, settings) as models:
+        for part in args.parts:
+            found[part] = run(part, measured, models, args)
+            if args.json is not None:
+                args.json.parent.mkdir(parents=True, exist_ok=True)
+                args.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def prepare(args: argparse.Namespace) -> Measured:
@@ -81,7 +89,9 @@ def prepare(args: argparse.Namespace) -> Measured:
     )
 
 
-def run(part: str, measured: Measured, args: argparse.Namespace) -> dict[str, Any]:
+def run(
+    part: str, measured: Measured, models: KeptModels, args: argparse.Namespace
+) -> dict[str, Any]:
     if part == "layers":
         found = measure_layers(measured.source, measured.calibration, "50", report)
         show_layers(found)
@@ -94,28 +104,11 @@ def run(part: str, measured: Measured, args: argparse.Namespace) -> dict[str, An
         found = {}
         for name in args.cut:
             step = cut_of(name, measured.source.spec.num_layers)
-            with cut_folder(args.folder, name) as folder:
-                found[name] = measure_cut(measured, step, args.ways, folder)
+            found[name] = measure_cut(measured, step, args.ways, models.part(name))
             show_cut(name, found[name])
     else:
-        found = measure_bytes(measured, args.folder, report)
+        found = measure_bytes(measured, models, report)
     return found
-
-
-@contextmanager
-def cut_folder(folder: Path | None, name: str) -> Iterator[Path]:
-    """Yields the folder of a cut's models; without `folder` one that is removed afterwards."""
-    if folder is not None:
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        yield folder / name
-        return
-    with tempfile.TemporaryDirectory(prefix="paredown-") as made:
-        yield Path(made)
-
-
-def cut_of(name: str, num_layers: int) -> Cuts:
-    """Returns a quarter of the neurons, or about every seventh layer."""
-    return CutNeurons(share=0.25) if name == "ffn" else CutLayers(num=max(1, num_layers // 7))
 
 
 def report(what: str, share: float) -> None:
@@ -152,15 +145,15 @@ def show_zeros(found: dict[str, Any]) -> None:
 
 
 def show_cut(name: str, found: dict[str, Any]) -> None:
-    table = Table("way", "KL", "perplexity", "minutes", title=f"{name}, -{found['share']:.1%}")
+    share = found["compensated"]["share"]
+    table = Table("way", "KL", "perplexity", "minutes", title=f"{name}, -{share:.1%}")
     for way, own in found.items():
-        if way != "share":
-            table.add_row(
-                way,
-                f"{own['kl_divergence']:.4f}",
-                f"{own['perplexity']:.3f}",
-                f"{own['minutes']:.1f}",
-            )
+        table.add_row(
+            way,
+            f"{own['kl_divergence']:.4f}",
+            f"{own['perplexity']:.3f}",
+            f"{own['minutes']:.1f}",
+        )
     Console().print(table)
 
 

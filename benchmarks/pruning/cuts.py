@@ -1,20 +1,15 @@
 """Cut models: the KL divergence to the original before compensation, after it, and after training
-for equal numbers of tokens by KL, by the text alone, and from random weights.
+for equal numbers of tokens by KL, by the text alone, and from random weights."""
 
-Models stay in the folder that is given, each with its figures, and a later run goes on from them.
-"""
-
-import json
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.pruning.kept_models import KeptModels
 from benchmarks.pruning.zeros import quality_of
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.cut.cut import cut
@@ -53,46 +48,49 @@ class Measured:
         return training_rows(self.source, TrainingTextConfig(num_tokens=self.num_tokens), None)
 
 
-def measure_cut(measured: Measured, step: Cuts, ways: list[str], folder: Path) -> dict[str, Any]:
+def cut_of(name: str, num_layers: int) -> Cuts:
+    """Returns a quarter of the neurons ("ffn"), or about every seventh layer."""
+    return CutNeurons(share=0.25) if name == "ffn" else CutLayers(num=max(1, num_layers // 7))
+
+
+def measure_cut(
+    measured: Measured, step: Cuts, ways: list[str], models: KeptModels
+) -> dict[str, Any]:
     """Returns the quality of each way by its name, the minutes that it took, and what came out."""
     reference = measured.reference()
+    rows = measured.rows() if ways else None
     found: dict[str, Any] = {}
+    for name in ("cut", "compensated", *ways):
 
-    def measure(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
-        figures = folder / f"{name}.json"
-        if not figures.exists():
-            began = time.perf_counter()
-            done = make(folder / name)
-            done = {"minutes": (time.perf_counter() - began) / 60} | done
-            done |= quality_of(folder / name, measured.text, reference)
-            figures.write_text(json.dumps(done, indent=2) + "\n")
-        found[name] = json.loads(figures.read_text())
+        def make(path: Path, name: str = name) -> dict[str, Any]:
+            if name in ("cut", "compensated"):
+                own = step if name == "compensated" else replace(step, compensation=None)
+                done = make_cut(measured, own, path)
+            else:
+                assert rows is not None
+                done = train(start_of(name, models), measured, rows, name, path)
+            return done | quality_of(path, measured.text, reference)
+
+        found[name] = models.figures(name, make)
         print(f"{name}: {found[name]}", file=sys.stderr)
-
-    measure("cut", lambda path: make_cut(measured, replace(step, compensation=None), path))
-    measure("compensated", lambda path: make_cut(measured, step, path))
-    found["share"] = found["compensated"]["share"]
-    rows = measured.rows()
-    for way in ways:
-        measure(way, partial(train_way, measured, rows, way, folder / "compensated"))
     return found
 
 
-def train_way(
-    measured: Measured, rows: TrainingRows, way: str, compensated: Path, output: Path
-) -> dict[str, Any]:
-    """Trains the compensated model, or one of its shape with random weights."""
-    start = compensated
-    if way == "random":
-        start = output.with_name("random-weights")
-        if not start.exists():
-            write_random(Checkpoint.open(compensated), start)
-    return train(Checkpoint.open(start), measured, rows, way, output)
-
-
 def make_cut(measured: Measured, step: Cuts, output: Path) -> dict[str, Any]:
-    result = cut(measured.source, output, (step,), measured.calibration)
-    return {"share": result.share, "kept_layers": result.kept_layers}
+    began = time.perf_counter()
+    result = cut(measured.source, output, (step,), measured.calibration, overwrite=True)
+    minutes = (time.perf_counter() - began) / 60
+    return {"minutes": minutes, "share": result.share, "kept_layers": result.kept_layers}
+
+
+def start_of(way: str, models: KeptModels) -> Checkpoint:
+    """Returns the compensated model, or one of its shape with random weights."""
+    compensated = Checkpoint.open(models.model("compensated"))
+    if way != "random":
+        return compensated
+    start = models.model("random-weights")
+    write_random(compensated, start)
+    return Checkpoint.open(start)
 
 
 def train(
@@ -102,7 +100,7 @@ def train(
     config = RecoverConfig(train=TrainConfig(num_tokens=measured.num_tokens))
     if way == "text":
         config = replace(config, loss=CrossEntropy())
-    done = recover(student, measured.source, output, config, rows.rows)
+    done = recover(student, measured.source, output, config, rows.rows, overwrite=True)
     seconds = done.training.records[-1].elapsed_s
     return {"minutes": seconds / 60, "tokens_per_s": done.training.tokens_per_s}
 
@@ -118,4 +116,4 @@ def write_random(shape: Checkpoint, output: Path) -> None:
             parameter.data.zero_()
         else:
             parameter.data.fill_(1)
-    write_decoder(decoder, shape, output)
+    write_decoder(decoder, shape, output, overwrite=True)

@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.pruning.cuts import Measured
+from benchmarks.pruning.cuts import Measured, cut_of
+from benchmarks.pruning.kept_models import KeptModels
+from paredown.compress.cut.ffn import CutNeurons
 from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.quality.measurement import linear_format, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
@@ -30,19 +32,25 @@ from paredown.units import MEGA
 TABLES = "-head-int8-embedding-int8"
 QUANTIZED = ("int8", "gptq-int6-g64", "gptq-int5-g64", "gptq-int4-g64", "gptq-int3-g64")
 SPARSE = ("sparsegpt-50-int8", "sparsegpt-2of4-int8", "sparsegpt-50")
-CUT = ("prune-ffn-25-gptq-int4-g64", "prune-layers-4-gptq-int4-g64", "prune-ffn-25-int8")
+# The widths that a cut leaves need not be multiples of 64.
+CUT_FORMATS = {"ffn": ("gptq-int4-g64-g32", "int8"), "layers": ("gptq-int4-g64",)}
 _ROUNDS = 7
 
 
 def measure_bytes(
-    measured: Measured, trained: Path | None, on_progress: OnProgress
+    measured: Measured, models: KeptModels, on_progress: OnProgress
 ) -> dict[str, Any]:
     """Returns the figures of every model: those quantized alone, pruned and quantized, pruned,
-    recovered and quantized, and sparse and quantized. `trained` may hold the recovered models of a
-    measurement of cuts with as many tokens; otherwise they are made."""
+    recovered and quantized, and sparse and quantized. `models` may have the recovered ones from a
+    measurement of cuts; otherwise they are made."""
     recover = f"-recover-{measured.num_tokens}"
-    recovered = [name.replace("-gptq", f"{recover}-gptq") for name in CUT if "gptq" in name]
-    names = [*QUANTIZED, *CUT, *recovered, *SPARSE]
+    cut_names = [
+        f"{name_of(cut, measured.source.spec.num_layers)}-{form}"
+        for cut, forms in CUT_FORMATS.items()
+        for form in forms
+    ]
+    recovered = [name.replace("-gptq", f"{recover}-gptq") for name in cut_names if "gptq" in name]
+    names = [*QUANTIZED, *cut_names, *recovered, *SPARSE]
     texts = RecipeTexts(
         calibration=measured.calibration,
         training=lambda step: training_rows(
@@ -57,7 +65,7 @@ def measure_bytes(
         for number, name in enumerate(names):
             on_progress(name, number / len(names))
             ending = TABLES if name in QUANTIZED or "int" in name else ""
-            source, rest = known_stages(measured.source, f"{name}{ending}", recover, trained)
+            source, rest = known_stages(measured.source, f"{name}{ending}", recover, models)
             staged = check_stages(source, find_recipe(rest))
             result = run_recipe(staged, Path(folder) / name, texts=texts)
             made[name] = Checkpoint.open(result.path)
@@ -83,15 +91,21 @@ def measure_bytes(
     return {one.name: one.as_json() for one in figures}
 
 
+def name_of(cut: str, num_layers: int) -> str:
+    """Returns the recipe of the cut that a measurement of cuts makes."""
+    step = cut_of(cut, num_layers)
+    return "prune-ffn-25" if isinstance(step, CutNeurons) else f"prune-layers-{step.num}"
+
+
 def known_stages(
-    source: Checkpoint, name: str, recover: str, trained: Path | None
+    source: Checkpoint, name: str, recover: str, models: KeptModels
 ) -> tuple[Checkpoint, str]:
     """Returns the model that a measurement of cuts has trained, and what of the recipe is left."""
     made, found, rest = name.partition(f"{recover}-")
-    cut = "ffn" if "ffn" in made else "layers"
-    if not found or trained is None or not (trained / cut / "kl").exists():
+    trained = models.part("ffn" if "ffn" in made else "layers").model("kl")
+    if not found or not trained.exists():
         return source, name
-    return Checkpoint.open(trained / cut / "kl"), rest
+    return Checkpoint.open(trained), rest
 
 
 def show(rows: list[dict[str, Any]]) -> None:

@@ -26,7 +26,7 @@ MODELS = {
 
 
 class Seen:
-    """What a layer reads and gives, in float64: tokens are rows."""
+    """Keeps the inputs, inner values and outputs of a layer in float64; tokens are rows."""
 
     def __init__(self, layer: Layer, x_BTD: Tensor) -> None:
         points: dict[str, Tensor] = {}
