@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from benchmarks.pruning.cuts import Measured, cut_of
 from benchmarks.pruning.kept_models import KeptModels
@@ -110,7 +110,8 @@ def known_stages(
 
 def show(rows: list[dict[str, Any]]) -> None:
     for title, key in (("by bytes", "file_bytes"), ("by speed", "decode_tokens_per_s")):
-        table = Table("recipe", "MB", "MB held", "tokens/s", "KL", "perplexity", title=title)
+        headings = ("MB", "MB held", "tokens/s", "KL", "perplexity")
+        table = Table(Column("recipe", overflow="fold"), *headings, title=title)
         for row in sorted(rows, key=lambda row: row[key]):
             table.add_row(
                 row["name"],
