@@ -15,7 +15,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.cut.cut import cut
 from paredown.compress.cut.ffn import CutNeurons
 from paredown.compress.cut.layers import CutLayers
-from paredown.distill.cross_entropy import CrossEntropy
+from paredown.distill.losses.cross_entropy import CrossEntropy
 from paredown.distill.recover import RecoverConfig, recover
 from paredown.distill.train_config import TrainConfig
 from paredown.evaluate.quality.quality import num_pages_for

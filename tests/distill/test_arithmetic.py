@@ -10,7 +10,7 @@ from drivers.tiny_training import random_rows
 from fakes.tiny_models import make_model
 from paredown.distill.arithmetic import Arithmetic, choose_arithmetic
 from paredown.distill.forward import fuse_attention
-from paredown.distill.kl import KL
+from paredown.distill.losses.kl import KL
 from paredown.distill.objective import LogitObjective
 from paredown.distill.teacher import DecoderTeacher
 from paredown.models.checkpoint import Checkpoint

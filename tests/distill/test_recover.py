@@ -16,7 +16,7 @@ from drivers.tiny_training import config, random_rows, recover_until
 from fakes.small_tokenizers import byte_level
 from fakes.tiny_models import make_model
 from paredown.distill.adamw import AdamWConfig
-from paredown.distill.cross_entropy import CrossEntropy
+from paredown.distill.losses.cross_entropy import CrossEntropy
 from paredown.distill.recover import RecoverConfig, recover
 from paredown.distill.training_folder import training_path
 from paredown.errors import CapacityError, ConfigError, OutputError, UnsupportedError

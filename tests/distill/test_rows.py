@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from drivers.tiny_training import VOCAB_SIZE, random_rows
 from fakes.tiny_models import make_model
-from paredown.distill.cross_entropy import CrossEntropy
 from paredown.distill.forward import fuse_attention
+from paredown.distill.losses.cross_entropy import CrossEntropy
 from paredown.distill.objective import LogitObjective
 from paredown.distill.row_order import RowOrder
 from paredown.distill.rows import Rows, Text

@@ -21,11 +21,12 @@ from drivers.tiny_training import (
 from fakes.tiny_models import make_model
 from paredown.distill import chunked_logits
 from paredown.distill.batch import Batch
-from paredown.distill.cross_entropy import CrossEntropy
-from paredown.distill.kl import KL
 from paredown.distill.layout import Layout
+from paredown.distill.losses.cross_entropy import CrossEntropy
+from paredown.distill.losses.kl import KL
 from paredown.distill.objective import LogitObjective, Objective
 from paredown.distill.recover import trained_parameters
+from paredown.distill.row_batches import RowBatches
 from paredown.distill.rows import Rows
 from paredown.distill.run_log import StepRecord
 from paredown.distill.teacher import DecoderTeacher
@@ -225,7 +226,7 @@ def test_numbers_gone_astray_stop_a_run_and_keep_what_was_good(
     training = Training(
         student=student,
         parameters=trained_parameters(student, trains_tables=True),
-        rows=rows,
+        source=RowBatches.of(rows, steps),
         objective=Breaking(rest=[3], value=value),
     )
     with (

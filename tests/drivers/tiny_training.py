@@ -13,6 +13,7 @@ from paredown.distill.forward import fuse_attention
 from paredown.distill.layout import Layout
 from paredown.distill.objective import Objective
 from paredown.distill.recover import RecoverConfig, RecoverResult, recover, trained_parameters
+from paredown.distill.row_batches import RowBatches
 from paredown.distill.rows import Rows
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.trainer import Training, TrainResult, train
@@ -48,17 +49,18 @@ def smooth_adam(**changes: float) -> AdamWConfig:
 
 
 def train_copy(
-    source: Path,
+    folder: Path,
     rows: Rows,
     objective: Objective,
     options: TrainConfig,
     layout: Layout = WHOLE,
 ) -> tuple[Decoder, TrainResult]:
-    """Trains the model in `source` and leaves the folder as it is."""
-    student = Decoder.from_checkpoint(Checkpoint.open(source))
+    """Trains the model in `folder` and leaves the folder as it is."""
+    student = Decoder.from_checkpoint(Checkpoint.open(folder))
     fuse_attention(student)
     parameters = trained_parameters(student, trains_tables=True)
-    training = Training(student=student, parameters=parameters, rows=rows, objective=objective)
+    source = RowBatches.of(rows, options)
+    training = Training(student=student, parameters=parameters, source=source, objective=objective)
     return student, train(training, options, layout)
 
 

@@ -1,4 +1,5 @@
-"""Batch: rows of tokens, and which of their predictions count. Shapes: B rows, T tokens."""
+"""Batch: rows of tokens, and which of their predictions count. Shapes: B rows, T tokens, N
+targets."""
 
 from dataclasses import dataclass
 
@@ -9,12 +10,16 @@ from torch import Tensor
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """`targets_BT` holds the token after each of `inputs_BT`; it counts where `is_target_BT` is
-    true. `texts_BT` numbers the text of each token of a row; with None a row is one text."""
+    true. `texts_BT` numbers the text of each token of a row; with None a row is one text.
+    `advantages_BT`, where a model has chosen the targets, says how much better each was than what
+    else it could have chosen, and `weights_BT` how much it counts (on_policy/policy_loss.py)."""
 
     inputs_BT: Tensor
     targets_BT: Tensor
     is_target_BT: Tensor
     texts_BT: Tensor | None = None
+    advantages_BT: Tensor | None = None
+    weights_BT: Tensor | None = None
 
     @property
     def num_targets(self) -> int:
@@ -41,6 +46,8 @@ class Batch:
                 targets_BT=self.targets_BT[rows],
                 is_target_BT=self.is_target_BT[rows],
                 texts_BT=None if self.texts_BT is None else self.texts_BT[rows],
+                advantages_BT=None if self.advantages_BT is None else self.advantages_BT[rows],
+                weights_BT=None if self.weights_BT is None else self.weights_BT[rows],
             )
             for rows in parts
         ]

@@ -22,8 +22,8 @@ _Part = tuple[float, tuple[Tensor, ...]]
 
 
 class GradientWorkers:
-    """Use it as a context. `num_workers` threads compute one part at a time with
-    `threads_each`."""
+    """Use it as a context. `num_workers` threads compute one part at a time with `threads_each`;
+    what the caller computes between batches has as many as all of them together."""
 
     def __init__(
         self, parameters: Sequence[Tensor], loss: PartLoss, num_workers: int, threads_each: int
@@ -31,12 +31,14 @@ class GradientWorkers:
         self._parameters = parameters
         self._loss = loss
         self._num_workers = num_workers
+        self._threads_each = threads_each
         self._num_threads = torch.get_num_threads()
         self._pool = ThreadPoolExecutor(
             num_workers, initializer=torch.set_num_threads, initargs=(threads_each,)
         )
 
     def __enter__(self) -> "GradientWorkers":
+        torch.set_num_threads(self._num_workers * self._threads_each)
         return self
 
     def __exit__(

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from paredown.distill.arithmetic import Arithmetic, computing
 from paredown.distill.batch import Batch
-from paredown.distill.chunked_logits import summed_losses
+from paredown.distill.chunked_logits import ChunkLoss, summed_losses
 from paredown.distill.forward import run_layers
+from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.teacher import Teacher
-from paredown.distill.token_loss import TokenLoss
 from paredown.models.decoder.decoder import Decoder
 
 
@@ -44,13 +44,25 @@ class LogitObjective:
         if self.loss.needs_teacher:
             assert self.teacher is not None
             known = self.teacher.predict(batch)
-        with computing(arithmetic):
-            x_BTD = run_layers(student, batch, recomputes=recomputes)
-            normed_ND = student.final_norm(x_BTD.flatten(0, 1)[batch.places()])
         targets_N = batch.targets()
 
         def losses(logits_NV: Tensor, rows: slice) -> Tensor:
             teacher_NV = None if known is None else known(rows)
             return self.loss.losses(logits_NV, targets_N[rows], teacher_NV)
 
-        return summed_losses(student, normed_ND, losses, arithmetic)
+        return logit_total(student, batch, losses, arithmetic, recomputes=recomputes)
+
+
+def logit_total(
+    student: Decoder,
+    batch: Batch,
+    losses: ChunkLoss,
+    arithmetic: Arithmetic,
+    *,
+    recomputes: bool,
+) -> Tensor:
+    """Runs the student and returns the sum of what `losses` makes of the targets' logits."""
+    with computing(arithmetic):
+        x_BTD = run_layers(student, batch, recomputes=recomputes)
+        normed_ND = student.final_norm(x_BTD.flatten(0, 1)[batch.places()])
+    return summed_losses(student, normed_ND, losses, arithmetic)

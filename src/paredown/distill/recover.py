@@ -16,13 +16,14 @@ from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.require_floats import require_floats
 from paredown.distill.forward import fuse_attention
 from paredown.distill.held_zeros import held_zeros
-from paredown.distill.kl import KL
+from paredown.distill.losses.kl import KL
+from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.memory import TrainingMemory, TrainingSize, choose_layout
 from paredown.distill.objective import LogitObjective
+from paredown.distill.row_batches import RowBatches
 from paredown.distill.rows import Rows
 from paredown.distill.same_vocabulary import check_same_vocabulary
 from paredown.distill.teacher import DecoderTeacher
-from paredown.distill.token_loss import TokenLoss
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.trainer import Training, TrainResult, train
 from paredown.distill.training_folder import open_training_folder, training_path
@@ -129,7 +130,7 @@ def _training(
     return Training(
         student=student,
         parameters=trained_parameters(student, trains_tables=config.trains_tables),
-        rows=rows,
+        source=RowBatches.of(rows, config.train),
         objective=LogitObjective(loss=config.loss, teacher=teacher),
         held=held,
     )

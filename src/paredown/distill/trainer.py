@@ -1,8 +1,8 @@
 """The training loop: the only one, whatever is learned and from whom.
 
-A step reads some rows, adds up the losses of all their targets and the gradients, divides both by
-the number of targets, and moves the weights once. So a step is the same in whichever parts it is
-computed.
+A step gets a batch from its source, adds up the losses of all its targets and the gradients,
+divides both by the number of targets, and moves the weights once. So a step is the same in
+whichever parts it is computed.
 """
 
 import math
@@ -16,11 +16,10 @@ from torch import Tensor
 
 from paredown.distill.adamw import AdamW
 from paredown.distill.batch import Batch
+from paredown.distill.batch_source import BatchSource
 from paredown.distill.gradient_workers import GradientWorkers
 from paredown.distill.layout import Layout
 from paredown.distill.objective import Objective
-from paredown.distill.row_order import RowOrder
-from paredown.distill.rows import Rows
 from paredown.distill.run_log import RunLog, StepRecord
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.training_folder import TrainingFolder
@@ -37,12 +36,13 @@ _END_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A student, its text and what it learns. Only `parameters` of the student change, by their
-    names in it; where `held` has a mask for one of them, those weights are 0 and stay so."""
+    """A student, the source of its batches, and what it learns. Only `parameters` of the student
+    change, by their names in it; where `held` has a mask for one of them, those weights are 0 and
+    stay so."""
 
     student: Decoder
     parameters: Mapping[str, Tensor]
-    rows: Rows
+    source: BatchSource
     objective: Objective
     held: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -87,11 +87,10 @@ def train(
     is in tokens.
 
     Raises ConfigError for a budget smaller than one step, TrainingError when a loss or a gradient
-    is no number (the folder then has the state before that step), and OutputError where a state or
-    the log cannot be written.
+    is no number or the source fails (the folder then has the state before that step), and
+    OutputError where a state or the log cannot be written.
     """
-    step_rows = config.step_rows(training.rows.num_tokens)
-    config.budget.check(step_rows * training.rows.num_tokens)
+    config.budget.check(training.source.num_rows * training.source.row_tokens)
     parameters = list(training.parameters.values())
     for parameter in parameters:
         parameter.requires_grad_(True)
@@ -117,8 +116,6 @@ class _Run:
     ) -> None:
         self._training, self._config, self._folder = training, config, folder
         self._optimizer = AdamW(training.parameters, config.optimizer, training.held)
-        self._order = RowOrder(num_rows=training.rows.num_rows, seed=config.seed)
-        self._step_rows = config.step_rows(training.rows.num_tokens)
         self._layout = layout
         self._records: list[StepRecord] = []
         self._elapsed_s = 0.0
@@ -161,8 +158,7 @@ class _Run:
     def _step(self, add_up: Callable[[list[Batch]], tuple[float, list[Tensor]]]) -> StepRecord:
         started = time.monotonic()
         number = len(self._records)
-        indices = self._order.rows(number * self._step_rows, self._step_rows)
-        batch = self._training.rows.batch(indices)
+        batch = self._batch(number)
         num_targets = batch.num_targets
         rate = self._config.schedule.rate(self._progress(num_more=1))
         loss = norm = 0.0
@@ -184,9 +180,17 @@ class _Run:
             elapsed_s=self._elapsed_s,
         )
 
+    def _batch(self, number: int) -> Batch:
+        """Returns the batch of a step. Where its source fails, the state before it is kept."""
+        try:
+            return self._training.source.batch(number, self._training.student)
+        except TrainingError:
+            self._save()
+            raise
+
     @property
     def _step_tokens(self) -> int:
-        return self._step_rows * self._training.rows.num_tokens
+        return self._training.source.num_rows * self._training.source.row_tokens
 
     def _progress(self, num_more: int = 0) -> float:
         """Returns the share of the budget that is used, or will be after `num_more` steps."""

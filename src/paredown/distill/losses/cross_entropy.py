@@ -12,6 +12,7 @@ class CrossEntropy:
     """Implements TokenLoss without a teacher."""
 
     needs_teacher: ClassVar[bool] = False
+    needs_positive: ClassVar[bool] = False
 
     def losses(self, logits_NV: Tensor, targets_N: Tensor, teacher_NV: Tensor | None) -> Tensor:
         return functional.cross_entropy(logits_NV, targets_N, reduction="none")

@@ -9,10 +9,9 @@ the size of the gradient when T changes.
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from paredown.errors import ConfigError
+from paredown.distill.losses.temperature import check_temperature, finite, log_distributions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,22 +21,13 @@ class KL:
     temperature: float = 1.0
 
     needs_teacher: ClassVar[bool] = True
+    needs_positive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < float("inf"):
-            raise ConfigError(
-                "the temperature of the teacher's distribution is not a positive number",
-                seen=self.temperature,
-                remedy="Give a number above 0; 1 is the teacher's own distribution.",
-            )
+        check_temperature(self.temperature)
 
     def losses(self, logits_NV: Tensor, targets_N: Tensor, teacher_NV: Tensor | None) -> Tensor:
         assert teacher_NV is not None
-        if self.temperature != 1:
-            logits_NV = logits_NV / self.temperature
-            teacher_NV = (teacher_NV / self.temperature).log_softmax(-1)
-        p_NV = teacher_NV.exp()
-        # A token that the teacher excludes adds 0, not 0 times minus infinity.
-        log_p_NV = teacher_NV.clamp(min=torch.finfo(teacher_NV.dtype).min)
-        terms_NV = p_NV * (log_p_NV - logits_NV.log_softmax(-1))
+        log_q_NV, log_p_NV = log_distributions(logits_NV, teacher_NV, self.temperature)
+        terms_NV = log_p_NV.exp() * (finite(log_p_NV) - log_q_NV)
         return self.temperature**2 * terms_NV.sum(-1)

@@ -1,0 +1,30 @@
+"""StagedBatches: one source for the first steps, then another."""
+
+from dataclasses import dataclass
+
+from paredown.distill.batch import Batch
+from paredown.distill.batch_source import BatchSource
+from paredown.models.decoder.decoder import Decoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedBatches:
+    """Implements BatchSource: `first` for `num_first_steps` steps, then `then`, which counts its
+    own steps from 0. The budget counts each step as the larger of both."""
+
+    first: BatchSource
+    num_first_steps: int
+    then: BatchSource
+
+    @property
+    def num_rows(self) -> int:
+        return max(self.first.num_rows, self.then.num_rows)
+
+    @property
+    def row_tokens(self) -> int:
+        return max(self.first.row_tokens, self.then.row_tokens)
+
+    def batch(self, step: int, student: Decoder) -> Batch:
+        if step < self.num_first_steps:
+            return self.first.batch(step, student)
+        return self.then.batch(step - self.num_first_steps, student)
