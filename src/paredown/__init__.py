@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         PruneStep,
         QuantizeStep,
         RecoverStep,
+        TrainStep,
         TransformStep,
     )
     from paredown.engine.async_llm import AsyncLLM
@@ -162,6 +163,7 @@ _MODULES = {
     "SpeculationConfig": "paredown.engine.speculate.speculation_config",
     "Taylor": "paredown.compress.prune.taylor",
     "ThreadPlan": "paredown.kernels.thread_plan",
+    "TrainStep": "paredown.compress.steps",
     "TrainingError": "paredown.errors",
     "TransformStep": "paredown.compress.steps",
     "UnavailableError": "paredown.engine.worker",
@@ -242,6 +244,7 @@ __all__ = [
     "SpeculationConfig",
     "Taylor",
     "ThreadPlan",
+    "TrainStep",
     "TrainingError",
     "TransformStep",
     "UnavailableError",

@@ -10,6 +10,7 @@ from paredown.compress.steps import (
     PruneStep,
     QuantizeStep,
     RecoverStep,
+    TrainStep,
 )
 from paredown.errors import ConfigError
 from paredown.spec.weight import ActivationDType
@@ -58,6 +59,32 @@ def with_recovery(recipe: Recipe, recover: RecoverStep) -> Recipe:
         )
     name = f"{recipe.name}-{recover.name}"
     return replace(recipe, name=name, steps=(*before, recover, *after))
+
+
+def with_training_budget(
+    recipe: Recipe, num_tokens: int | None = None, minutes: float | None = None
+) -> Recipe:
+    """Returns the recipe with that budget for the training of its codes. Raises ConfigError if it
+    trains none, or has a budget already."""
+    step = recipe.train_step
+    if step is None:
+        raise ConfigError(
+            "a budget of training needs a recipe that trains codes, and this one does not",
+            seen=recipe.name,
+            remedy="Choose one: qad-int3-g64, or gptq-int3-g64-scales.",
+        )
+    if step.budget_name:
+        raise ConfigError(
+            "the recipe has a budget of training already",
+            seen=f"{step.budget_name} in {recipe.name}",
+            remedy="Change it there, or leave --train-tokens and --train-minutes out.",
+        )
+    changed: TrainStep = replace(step, num_tokens=num_tokens, minutes=minutes)
+    return replace(
+        recipe,
+        name=f"{recipe.name}-{changed.budget_name}",
+        steps=(*recipe.steps[:-1], changed),
+    )
 
 
 def with_max_loss(recipe: Recipe, max_loss: float) -> Recipe:

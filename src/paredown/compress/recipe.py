@@ -3,7 +3,7 @@
 A cut step makes layers smaller, a prune step makes weights zero, and a recover step trains what
 came before. A transform step changes the layers without changing what they compute; a quantize
 step says what its targets become. If two quantize steps name the same module, the later one
-applies.
+applies. A train step, the last, trains the codes.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from paredown.compress.steps import (
     QuantizeStep,
     RecoverStep,
     Step,
+    TrainStep,
     TransformStep,
 )
 from paredown.errors import ConfigError
@@ -26,7 +27,7 @@ from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 # The order of steps within a stage.
-_ORDER = (CutStep, PruneStep, RecoverStep, TransformStep, QuantizeStep)
+_ORDER = (CutStep, PruneStep, RecoverStep, TransformStep, QuantizeStep, TrainStep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +50,8 @@ class Recipe:
                 raise ConfigError(
                     "a step of the recipe stands after one that it must precede",
                     seen=f"step {number + 2} of recipe {self.name}",
-                    remedy="Cut and prune first, then recover, transform and quantize. More may be "
-                    "cut and pruned after a recovery.",
+                    remedy="Cut and prune first, then recover, transform, quantize and train. More "
+                    "may be cut and pruned after a recovery.",
                 )
         first = self.steps[0] if self.steps else None
         if isinstance(first, RecoverStep):
@@ -64,6 +65,13 @@ class Recipe:
                 "a recipe transforms layers and quantizes none, which would change nothing",
                 seen=f"recipe {self.name}",
                 remedy="Add a step that quantizes (method: rtn, format: int4-g128).",
+            )
+        if self.train_step is not None and not self.quantize_steps:
+            raise ConfigError(
+                "a recipe trains codes and quantizes nothing",
+                seen=f"recipe {self.name}",
+                remedy="Add a step that quantizes (method: gptq, format: int4-g128), or train "
+                "floats (method: recover).",
             )
         if self.kv_cache is not None and not self.quantize_steps:
             raise ConfigError(
@@ -94,6 +102,11 @@ class Recipe:
         return tuple(step for step in self.steps if isinstance(step, RecoverStep))
 
     @property
+    def train_step(self) -> TrainStep | None:
+        last = self.steps[-1] if self.steps else None
+        return last if isinstance(last, TrainStep) else None
+
+    @property
     def linear(self) -> WeightSpec:
         """The format of most linear layers, for estimates and the colours of a plot."""
         for step in self.quantize_steps:
@@ -122,6 +135,7 @@ class Recipe:
         output_step = [step for step in other.quantize_steps if step.targets == (OUTPUT,)]
         return (
             bool(output_step)
+            and other.train_step is None
             and replace(other, name=self.name, steps=other.steps[: -len(output_step)]) == self
             and not self.transforms
             and not self.has_static_kv
@@ -144,7 +158,7 @@ class Recipe:
     def stages(self) -> tuple["Stage", ...]:
         """The passes that the recipe takes, each from one folder to the next. A recovery ends a
         stage, and so does pruning where transforms follow: these look at the pruned layers. The
-        last stage has `floats` and `kv_cache`."""
+        last stage has `floats`, `kv_cache` and the training of the codes."""
         parts = list(_parts(self.steps))
         return tuple(
             Stage(
@@ -152,12 +166,15 @@ class Recipe:
                 passes=Recipe(
                     name=self.name,
                     steps=tuple(
-                        step for step in part if not isinstance(step, CutStep | RecoverStep)
+                        step
+                        for step in part
+                        if not isinstance(step, CutStep | RecoverStep | TrainStep)
                     ),
                     floats=self.floats if part is parts[-1] else None,
                     kv_cache=self.kv_cache if part is parts[-1] else None,
                 ),
                 recover=next((step for step in part if isinstance(step, RecoverStep)), None),
+                train=next((step for step in part if isinstance(step, TrainStep)), None),
             )
             for part in parts
         )
@@ -165,16 +182,20 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One pass of a recipe: the cuts, then what one walk does to the layers, then the recovery."""
+    """One pass of a recipe: the cuts, then what one walk does to the layers, then the recovery of
+    floats or the training of codes."""
 
     cuts: tuple[CutStep, ...]
     passes: Recipe
     recover: RecoverStep | None
+    train: TrainStep | None = None
 
 
 def _may_follow(step: Step, after: Step) -> bool:
     if isinstance(step, RecoverStep):
         return not isinstance(after, RecoverStep)
+    if isinstance(step, TrainStep):
+        return False
     return _ORDER.index(type(step)) <= _ORDER.index(type(after))
 
 

@@ -11,6 +11,8 @@
       - method: rtn
         format: int8
         targets: [down, head]
+      - method: qad                    # what trains the codes: train_document.py
+        tokens: 300000
     floats: bf16
     kv_cache: int8
 
@@ -49,8 +51,10 @@ from paredown.compress.steps import (
     QuantizeStep,
     RecoverStep,
     Step,
+    TrainStep,
     TransformStep,
 )
+from paredown.compress.train_document import TRAININGS, train_document, train_step
 from paredown.errors import ConfigError
 from paredown.files.named_file import read_named_file
 from paredown.formats.table import RECIPE_FORMATS
@@ -103,6 +107,8 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
 def _step_document(step: Step) -> dict[str, object]:
     if isinstance(step, CutStep | PruneStep | RecoverStep):
         return removal_document(step)
+    if isinstance(step, TrainStep):
+        return train_document(step)
     if isinstance(step, TransformStep):
         return {"method": _name_of(step.transform), **options_of(step.transform)}
     return {
@@ -130,10 +136,12 @@ def _step(document: object, where: str) -> Step:
     method = parts.pop("method", None)
     if isinstance(method, str) and method in REMOVALS:
         return removal_step(method, parts, where)
+    if isinstance(method, str) and method in TRAININGS:
+        return train_step(method, parts, where)
     if isinstance(method, str) and method in TRANSFORMS:
         return TransformStep(transform=configured(TRANSFORMS[method], parts, where))
     if not isinstance(method, str) or method not in QUANTIZERS:
-        known = ", ".join([*REMOVALS, *TRANSFORMS, *QUANTIZERS])
+        known = ", ".join([*REMOVALS, *TRANSFORMS, *QUANTIZERS, *TRAININGS])
         raise ConfigError(
             f"{where} names no known method", seen=method, remedy=f"Known methods: {known}."
         )

@@ -1,6 +1,7 @@
 """Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE], such as
 gptq-int4-g128-head-int8. Names of whole recipes (llm-int8) may replace [METHOD-]...FORMAT. What
-is removed stands before all of that, and may stand alone (prune_names.py)."""
+is removed stands before all of that, and may stand alone (prune_names.py). What trains the codes
+stands before METHOD or at the end (train_names.py)."""
 
 from dataclasses import replace
 from typing import cast, get_args
@@ -14,7 +15,14 @@ from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import Recipe
-from paredown.compress.steps import EMBEDDING, OUTPUT, QuantizeStep, TransformStep
+from paredown.compress.steps import (
+    EMBEDDING,
+    OUTPUT,
+    QuantizeStep,
+    TrainMethod,
+    TransformStep,
+)
+from paredown.compress.train_names import TRAIN_EXPLAINED, split_training
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
@@ -23,6 +31,8 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 OUTPUT_MARK = f"-{OUTPUT}-"
 EMBEDDING_MARK = f"-{EMBEDDING}-"
 KV_MARK = "-kv-"
+# LLM-QAT's own way to write what keys and values are kept in.
+_SHORT_KV = {"-kv8": "-kv-int8", "-kv4": "-kv-int4"}
 
 
 def _smoothquant_level(level: str, spec: WeightSpec) -> Recipe:
@@ -71,7 +81,7 @@ EXPLAINED = f"""recipes by name: {SYNTAX}
   -kv-    how a server keeps keys and values: {", ".join(get_args(KVFormat))}
   whole recipes, in the place of [METHOD-]FORMAT:
           {", ".join(NAMED)}
-{PRUNE_EXPLAINED}"""
+{PRUNE_EXPLAINED}{TRAIN_EXPLAINED}"""
 
 
 def find_recipe(name: str) -> Recipe:
@@ -83,17 +93,37 @@ def find_recipe(name: str) -> Recipe:
     if removals:
         kept = find_recipe(rest) if rest else Recipe(name=name)
         return replace(kept, name=name, steps=(*removals, *kept.steps))
+    training = split_training(name)
+    if training is not None:
+        step, rest = training
+        start = find_recipe(_with_quantizer(rest, step.method))
+        if any(one != RTN() for one in _quantizers(start)) and step.method == "llm_qat":
+            step = replace(step, rule="learned")
+        return replace(start, name=name, steps=(*start.steps, step))
     body, kv_cache = _split_kv(name)
     body, has_table, table = body.partition(EMBEDDING_MARK)
     linear, separator, head = body.partition(OUTPUT_MARK)
     base = NAMED[linear] if linear in NAMED else _methods_and_format(linear)
     steps = base.steps
     if separator:
-        quantizers = [step.quantizer for step in steps if isinstance(step, QuantizeStep)]
+        quantizers = _quantizers(base)
         steps += (_table_step(OUTPUT, head, quantizers[-1] if quantizers else RTN(), name),)
     if has_table:
         steps += (_table_step(EMBEDDING, table, RTN(), name),)
     return Recipe(name=name, steps=steps, floats=base.floats, kv_cache=kv_cache)
+
+
+def _quantizers(recipe: Recipe) -> list[Quantizer]:
+    return [step.quantizer for step in recipe.quantize_steps]
+
+
+def _with_quantizer(name: str, method: TrainMethod) -> str:
+    """Returns the name of the recipe whose codes are trained: with GPTQ where no method is named.
+    LLM-QAT starts from rounded weights, as its authors do."""
+    if name in NAMED or method in ("llm_qat", "scales"):
+        return name
+    methods, form = _split_methods(name)
+    return name if QUANTIZERS.keys() & methods else "-".join([*methods, "gptq", form])
 
 
 def _methods_and_format(name: str) -> Recipe:
@@ -134,6 +164,9 @@ def _table_step(target: str, form: str, quantizer: Quantizer, name: str) -> Quan
 
 
 def _split_kv(name: str) -> tuple[str, KVFormat | None]:
+    for short, whole in _SHORT_KV.items():
+        if name.endswith(short):
+            name = f"{name.removesuffix(short)}{whole}"
     body, separator, form = name.rpartition(KV_MARK)
     if not separator:
         return name, None

@@ -1,5 +1,5 @@
 """The steps of a recipe, in the order in which they may stand: cut, prune, recover, transform,
-quantize."""
+quantize, train."""
 
 import math
 from dataclasses import dataclass
@@ -22,6 +22,14 @@ EMBEDDING = "embedding"
 # How the shares of layers are found: all alike, by one threshold for the whole model, or from what
 # pruning each layer alone costs (jobs/measured_shares.py).
 Budget = Literal["alike", "global", "sensitivity"]
+
+# What codes are trained for, and on: the original's predictions (QAD), the text's own tokens (QAT),
+# the original's predictions on text that it makes itself (LLM-QAT); or the scales alone.
+TrainMethod = Literal["qad", "qat", "llm_qat", "scales"]
+# How the scales of trained weights are found (distill/quantized/quantized_linear.py).
+StepSizeRule = Literal["learned", "fixed", "minmax"]
+# The budget of a training that names none.
+DEFAULT_TRAIN_TOKENS = 300_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,4 +147,57 @@ class QuantizeStep:
         return fit_groups(self.spec, self.group_sizes, num_columns)
 
 
-Step = CutStep | PruneStep | RecoverStep | TransformStep | QuantizeStep
+@dataclass(frozen=True, kw_only=True)
+class TrainStep:
+    """Trains what the steps before quantized, for a number of tokens or of minutes;
+    DEFAULT_TRAIN_TOKENS where neither is given. Codes and scales stay those of the format.
+
+    `method`         what is trained, and for what
+    `rule`           how scales are found; None is "minmax" for llm_qat and "learned" for others
+    `learning_rate`  the highest; None is the method's (distill/quantized/train_config.py)
+
+    Raises ConfigError for two budgets, numbers that are not positive, and a rule that does not
+    train the scales that the method is about.
+    """
+
+    method: TrainMethod = "qad"
+    num_tokens: int | None = None
+    minutes: float | None = None
+    rule: StepSizeRule | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [one for one in (self.num_tokens, self.minutes) if one is not None]
+        if len(given) > 1 or not all(0 < one < math.inf for one in given):
+            raise ConfigError(
+                "a training has one budget, of tokens or of minutes",
+                seen=f"tokens {self.num_tokens}, minutes {self.minutes}",
+                remedy="Give --train-tokens 300000, or --train-minutes 10.",
+            )
+        rate = self.learning_rate
+        if rate is not None and not 0 < rate < math.inf:
+            raise ConfigError(
+                "the learning rate is not a positive number",
+                seen=rate,
+                remedy="Give 0.0001, for one, or leave it out.",
+            )
+        if self.method == "scales" and self.step_size_rule != "learned":
+            raise ConfigError(
+                "scales alone are trained, and the rule does not train them",
+                seen=f"rule: {self.rule}",
+                remedy="Leave the rule out, or train the codes too (method: qad).",
+            )
+
+    @property
+    def step_size_rule(self) -> StepSizeRule:
+        return self.rule or ("minmax" if self.method == "llm_qat" else "learned")
+
+    @property
+    def budget_name(self) -> str:
+        """The budget as names of recipes have it; "" where it is the default."""
+        if self.minutes is not None:
+            return f"{self.minutes:g}m"
+        return "" if self.num_tokens is None else str(self.num_tokens)
+
+
+Step = CutStep | PruneStep | RecoverStep | TransformStep | QuantizeStep | TrainStep

@@ -36,14 +36,20 @@ class AdamWConfig:
 
 class AdamW:
     """The optimizer of named parameters. `held` has, for some of them, a mask of the weights that
-    stay exactly 0: they get no gradient, so neither momentum nor decay moves them."""
+    stay exactly 0: they get no gradient, so neither momentum nor decay moves them. `rate_factors`
+    has, for some, how many times the learning rate they are moved by."""
 
     def __init__(
-        self, parameters: Mapping[str, Tensor], config: AdamWConfig, held: Mapping[str, Tensor]
+        self,
+        parameters: Mapping[str, Tensor],
+        config: AdamWConfig,
+        held: Mapping[str, Tensor],
+        rate_factors: Mapping[str, float],
     ) -> None:
         self.parameters = dict(parameters)
         self.config = config
         self._held = dict(held)
+        self._rate_factors = [rate_factors.get(name, 1.0) for name in self.parameters]
         groups = [
             {"params": [one], "weight_decay": config.weight_decay if one.dim() > 1 else 0.0}
             for one in self.parameters.values()
@@ -63,8 +69,8 @@ class AdamW:
         if norm < float("inf"):
             if norm > self.config.clip_norm:
                 torch._foreach_mul_(list(gradients), self.config.clip_norm / norm)
-            for group in self._adam.param_groups:
-                group["lr"] = rate
+            for group, factor in zip(self._adam.param_groups, self._rate_factors, strict=True):
+                group["lr"] = factor * rate
             self._adam.step()
         self._adam.zero_grad()
         return norm

@@ -6,7 +6,7 @@ built-in model and of SmolLM2-135M, measured as tests/distill/test_memory.py mea
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -88,6 +88,8 @@ class TrainingSize:
     step_rows: int
     arithmetic: Arithmetic
     teacher: ModelSpec | None = None
+    grid_bytes: int = 0
+    prepare: Callable[[Layer], None] | None = None
 
     def predict(self, layout: Layout) -> TrainingMemory:
         """Predicts the peak of a training that loads both models from now on."""
@@ -98,7 +100,7 @@ class TrainingSize:
         return TrainingMemory(
             base=resident_bytes(),
             libraries=_LIBRARY_BYTES,
-            student=4 * self.spec.num_parameters(),
+            student=4 * self.spec.num_parameters() + self.grid_bytes,
             optimizer=8 * self.num_trained + self.num_held,
             gradients=gradients,
             teacher=0 if self.teacher is None else width * self.teacher.num_parameters(),
@@ -144,11 +146,13 @@ class TrainingSize:
             for parameter in layer.parameters():
                 parameter.normal_(std=0.02, generator=random)
         layer.is_fused = True
+        if self.prepare is not None:
+            self.prepare(layer)
         tokens_BT = torch.zeros(num_rows, self.row_tokens - 1, dtype=torch.int64)
         batch = Batch(inputs_BT=tokens_BT, targets_BT=tokens_BT, is_target_BT=tokens_BT > 0)
         x_BTD = torch.randn(*tokens_BT.shape, self.spec.hidden_size, generator=random)
         x_BTD.requires_grad_()
-        with _counting() as sizes, computing(self.arithmetic):
+        with _counting(layer) as sizes, computing(self.arithmetic):
             layer(x_BTD, *layer_positions(layer, batch))
         return list(sizes.values())
 
@@ -179,15 +183,16 @@ def resident_bytes() -> int:
 
 
 @contextmanager
-def _counting() -> Iterator[dict[int, int]]:
-    """Counts the bytes of what autograd keeps, each storage once, without parameters."""
+def _counting(layer: Layer) -> Iterator[dict[int, int]]:
+    """Counts the bytes of what autograd keeps, each storage once, without the layer's own."""
     sizes: dict[int, int] = {}
+    own = {one.untyped_storage().data_ptr() for one in (*layer.parameters(), *layer.buffers())}
     kept: list[Tensor] = []  # so that no two tensors get the same address
 
     def keep(tensor: Tensor) -> Tensor:
-        if not isinstance(tensor, torch.nn.Parameter):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
             kept.append(tensor)
-            storage = tensor.untyped_storage()
             sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 

@@ -142,7 +142,7 @@ def _size(
     spec = pruned.spec
     return TrainingSize(
         spec=spec,
-        num_trained=spec.num_parameters() if config.trains_tables else _without_tables(spec),
+        num_trained=spec.num_parameters() if config.trains_tables else num_without_tables(spec),
         num_held=spec.num_linear_parameters(),
         trains_tables=config.trains_tables,
         row_tokens=rows.num_tokens,
@@ -152,7 +152,8 @@ def _size(
     )
 
 
-def _without_tables(spec: ModelSpec) -> int:
+def num_without_tables(spec: ModelSpec) -> int:
+    """Counts the values of norms, biases and linear layers."""
     tables = spec.vocab_size * spec.hidden_size * (1 if spec.output.is_tied else 2)
     return spec.num_parameters() - tables - spec.num_router_parameters()
 

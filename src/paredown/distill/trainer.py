@@ -38,13 +38,14 @@ _END_SHARE = 0.1
 class Training:
     """A student, the source of its batches, and what it learns. Only `parameters` of the student
     change, by their names in it; where `held` has a mask for one of them, those weights are 0 and
-    stay so."""
+    stay so. `rate_factors` says which are moved by a multiple of the learning rate."""
 
     student: Decoder
     parameters: Mapping[str, Tensor]
     source: BatchSource
     objective: Objective
     held: Mapping[str, Tensor] = field(default_factory=dict)
+    rate_factors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +116,9 @@ class _Run:
         folder: TrainingFolder | None,
     ) -> None:
         self._training, self._config, self._folder = training, config, folder
-        self._optimizer = AdamW(training.parameters, config.optimizer, training.held)
+        self._optimizer = AdamW(
+            training.parameters, config.optimizer, training.held, training.rate_factors
+        )
         self._layout = layout
         self._records: list[StepRecord] = []
         self._elapsed_s = 0.0

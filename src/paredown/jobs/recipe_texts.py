@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.recipe import Recipe
-from paredown.compress.steps import RecoverStep
+from paredown.compress.steps import DEFAULT_TRAIN_TOKENS, RecoverStep, TrainStep
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.texts.training_text import TrainingTextConfig
 from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FloatSource
-from paredown.jobs.training_rows import TrainingRows, training_rows
+from paredown.jobs.training_rows import TrainingRows, own_rows, training_rows
 
 # The tokens that are prepared for a budget of minutes; a longer run reads them again.
 _TOKENS_PER_MINUTE = 60_000
@@ -18,11 +18,11 @@ _TOKENS_PER_MINUTE = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeTexts:
-    """`calibration` windows, and `training` rows for a recovery; None where the recipe needs none.
-    `num_threads` train; None is all cores."""
+    """`calibration` windows, and `training` rows for a step that trains; None where the recipe
+    needs none. `num_threads` train; None is all cores."""
 
     calibration: Calibration | None = None
-    training: Callable[[RecoverStep], TrainingRows] | None = None
+    training: Callable[[RecoverStep | TrainStep], TrainingRows] | None = None
     num_threads: int | None = None
 
 
@@ -39,8 +39,11 @@ def recipe_texts(
     if recipes is None or any(recipe.needs_calibration for recipe in recipes):
         windows = calibration_windows(source.original, config, num_threads)
 
-    def training(step: RecoverStep) -> TrainingRows:
+    def training(step: RecoverStep | TrainStep) -> TrainingRows:
         tokens = step.num_tokens or round((step.minutes or 0) * _TOKENS_PER_MINUTE)
+        tokens = tokens or DEFAULT_TRAIN_TOKENS
+        if isinstance(step, TrainStep) and step.method == "llm_qat":
+            return own_rows(source.original, tokens, num_threads)
         own = None if isinstance(config, Calibration) else config.text
         text = TrainingTextConfig(text=own, num_tokens=tokens)
         return training_rows(source.original, text, num_threads)

@@ -1,4 +1,5 @@
-"""Runs a recipe stage by stage, each from one folder to the next: cut, prune, recover, quantize.
+"""Runs a recipe stage by stage, each from one folder to the next: cut, prune, recover, quantize,
+train.
 
 A recipe of one pass writes its output at once. Others keep the folders of finished stages beside
 the output (jobs/stages.py), so that a killed run goes on.
@@ -25,6 +26,7 @@ from paredown.jobs.measured_shares import with_measured_shares
 from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.jobs.staged_recipe import StagedRecipe, train_config
 from paredown.jobs.stages import Stages, open_stages, stages_path
+from paredown.jobs.train_codes import CodeTraining
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.locked_folder import check_locked_folder
 from paredown.models.files.output_folder import check_output_folder
@@ -60,6 +62,16 @@ def run_recipe(
         run = _Run(staged, texts, stages, report)
         source = run.before_last()
         last = staged.stages[-1]
+        if last.train is not None:
+            job = CodeTraining(
+                source=source,
+                original=staged.source,
+                checked=check_recipe(source, last.passes),
+                step=last.train,
+                name=staged.recipe.name,
+                overwrite=overwrite,
+            )
+            return job.run(output, stages, texts, run.reporter(len(staged.stages) - 1), finish)
 
         def with_notes(folder: Path, notes: tuple[str, ...]) -> None:
             if finish is not None:

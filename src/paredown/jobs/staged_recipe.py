@@ -6,6 +6,8 @@ from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
 from paredown.compress.cut.cut import check_cuts
 from paredown.compress.recipe import Recipe, Stage
 from paredown.compress.steps import RecoverStep
+from paredown.compress.trainable_schemes import check_trainable_schemes
+from paredown.distill.quantized.train_config import quantized_train_config
 from paredown.distill.train_config import TrainConfig
 from paredown.models.checkpoint import Checkpoint
 
@@ -42,8 +44,16 @@ def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
         if stage.recover is not None:
             train = train_config(stage.recover)
             train.budget.check(train.batch_tokens)
+        if stage.train is not None:
+            layers = found.names.layer_modules(found.spec)
+            check_trainable_schemes(
+                stage.train,
+                {name: one for name, one in checked.schemes.items() if name in layers},
+            )
+            train = quantized_train_config(stage.train).train
+            train.budget.check(train.batch_tokens)
         name = checked.recipe.name
-    is_single = len(stages) == 1 and not stages[0].cuts
+    is_single = len(stages) == 1 and not stages[0].cuts and stages[0].train is None
     return StagedRecipe(
         source=source,
         recipe=replace(recipe, name=name),

@@ -13,6 +13,7 @@ from paredown.cli.options.calibration import add_calibration_arguments, calibrat
 from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.removal import add_removal_arguments, with_removal_arguments
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.options.training import add_training_arguments, with_training_arguments
 from paredown.cli.options.verification import add_verification_arguments, read_verify_config
 from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
@@ -38,6 +39,7 @@ examples:
   paredown compress my-model -o my-model-sparse --recipe sparsegpt-2of4-int8
   paredown compress my-model -o my-model-smaller --recipe prune-ffn-25-int4-g128 \\
       --recover-minutes 10
+  paredown compress my-model -o my-model-int3 --recipe qad-int3-g64 --train-minutes 20
   paredown compress my-model -o my-model-int4 --text novel.txt --tokens 65536
   paredown compress model-q8_0.gguf -o small --recipe gptq-int4-g128-g64-g32 --from-quantized
 
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_activations_argument(parser)
     add_removal_arguments(parser)
+    add_training_arguments(parser)
     add_calibration_arguments(parser)
     add_verification_arguments(parser)
     add_quantized_argument(parser)
@@ -71,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     recipe = with_removal_arguments(as_recipe(args.recipe), args)
+    recipe = with_training_arguments(recipe, args)
     if args.activations is not None:
         recipe = with_inputs(recipe, args.activations)
     with progress_bar(recipe.name) as bar:

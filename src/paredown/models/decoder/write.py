@@ -4,7 +4,7 @@ The inverse of read.py: names become the checkpoint's again, roles that share a 
 and config.json gets the decoder's current sizes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,7 @@ def write_decoder(
 def _stored(
     decoder: Decoder, source: Checkpoint, dtype: ScaleDType | None, clamped: dict[str, int]
 ) -> Iterator[tuple[str, StoredTensor]]:
-    for name, values in _tensors(decoder, source):
+    for name, values in decoder_tensors(decoder, source):
         result = cast(values, dtype or _stored_dtype(source, name))
         if result.num_clamped:
             clamped[name] = result.num_clamped
@@ -80,15 +80,18 @@ def _stored_dtype(source: Checkpoint, name: str) -> ScaleDType:
     return next((one for one in _FLOAT_DTYPES if one == dtype), "fp32")
 
 
-def _tensors(decoder: Decoder, source: Checkpoint) -> Iterator[tuple[str, Floats]]:
-    """Yields every tensor of the folder with its name there."""
+def decoder_tensors(
+    decoder: Decoder, source: Checkpoint, *, coded: Container[str] = ()
+) -> Iterator[tuple[str, Floats]]:
+    """Yields every tensor of a folder with its name there, without the weights of the linear
+    modules that are `coded`."""
     names = source.names
     yield f"{names.embedding}.weight", _values(decoder.embedding.weight)
     if decoder.spec.position_shape is not None:
         yield f"{names.position_embedding}.weight", _values(decoder.position_embedding.weight)
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
-        yield from _layer_tensors(decoder, layer, source)
+        yield from _layer_tensors(decoder, layer, source, coded)
     for role in model_vectors(decoder.spec):
         yield vector_tensor(names, role, None), _values(decoder.get_parameter(role))
     if not decoder.spec.output.is_tied:
@@ -96,14 +99,15 @@ def _tensors(decoder: Decoder, source: Checkpoint) -> Iterator[tuple[str, Floats
 
 
 def _layer_tensors(
-    decoder: Decoder, layer: Layer, source: Checkpoint
+    decoder: Decoder, layer: Layer, source: Checkpoint, coded: Container[str]
 ) -> Iterator[tuple[str, Floats]]:
     names, spec, index = source.names, decoder.spec, layer.index
     vectors = layer_vectors(spec, index)
     for name, roles in names.modules(linear_roles(spec, index), index).items():
-        own = names.source(roles[0])
-        weight_OI = _fused(layer, [f"{role}.weight" for role in roles], source, roles[0])
-        yield f"{name}.weight", np.ascontiguousarray(weight_OI.T) if own.transposed else weight_OI
+        if name not in coded:
+            weight_OI = _fused(layer, [f"{role}.weight" for role in roles], source, roles[0])
+            transposed = names.source(roles[0]).transposed
+            yield f"{name}.weight", np.ascontiguousarray(weight_OI.T) if transposed else weight_OI
         if f"{roles[0]}.bias" in vectors:
             biases = [f"{role}.bias" for role in roles]
             yield f"{name}.bias", _fused(layer, biases, source, roles[0])

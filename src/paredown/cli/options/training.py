@@ -1,0 +1,26 @@
+"""The options of verbs whose recipes train codes: for how long."""
+
+import argparse
+
+from paredown.compress.changed_recipe import with_training_budget
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import DEFAULT_TRAIN_TOKENS
+
+
+def add_training_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the budget of a recipe that trains."""
+    group = parser.add_argument_group(
+        "training of codes",
+        "How long a recipe trains its codes or scales (qad-int3-g64, gptq-int3-g64-scales); "
+        f"{DEFAULT_TRAIN_TOKENS:,} tokens unless given. It needs torch and time.",
+    )
+    budget = group.add_mutually_exclusive_group()
+    budget.add_argument("--train-tokens", type=int, help="for as many tokens of text", metavar="N")
+    budget.add_argument("--train-minutes", type=float, help="for as many minutes", metavar="M")
+
+
+def with_training_arguments(recipe: Recipe, args: argparse.Namespace) -> Recipe:
+    """Returns the recipe with the budget that the options give. Raises ConfigError."""
+    if args.train_tokens is None and args.train_minutes is None:
+        return recipe
+    return with_training_budget(recipe, args.train_tokens, args.train_minutes)
