@@ -44,6 +44,11 @@ if TYPE_CHECKING:
         TrainStep,
         TransformStep,
     )
+    from paredown.distill.adamw import AdamWConfig
+    from paredown.distill.data.training_data import TrainingDataConfig
+    from paredown.distill.distill import DistillConfig
+    from paredown.distill.methods import MethodOptions
+    from paredown.distill.train_config import TrainConfig
     from paredown.engine.async_llm import AsyncLLM
     from paredown.engine.llm import LLM, BeamCompletion, Completion
     from paredown.engine.request_output import RequestOutput
@@ -75,6 +80,8 @@ if TYPE_CHECKING:
     from paredown.jobs.compress import compress_and_verify as compress_checkpoint
     from paredown.jobs.convert import ConvertedCheckpoint
     from paredown.jobs.convert import convert_and_carry as convert_checkpoint
+    from paredown.jobs.distill import DistilledCheckpoint
+    from paredown.jobs.distill import distill_and_verify as distill_checkpoint
     from paredown.jobs.float_source import FromQuantized
     from paredown.jobs.importance import ImportanceConfig
     from paredown.jobs.verify_config import VerifyConfig
@@ -104,6 +111,7 @@ else:
 _MODULES = {
     "AQLM": "paredown.compress.quantize.aqlm",
     "AWQ": "paredown.compress.quantize.awq",
+    "AdamWConfig": "paredown.distill.adamw",
     "AsyncLLM": "paredown.engine.async_llm",
     "AttentionSinks": "paredown.spec.attention_sinks",
     "BeamCompletion": "paredown.engine.llm",
@@ -124,6 +132,8 @@ _MODULES = {
     "CutLayers": "paredown.compress.cut.layers",
     "CutNeurons": "paredown.compress.cut.ffn",
     "CutStep": "paredown.compress.steps",
+    "DistillConfig": "paredown.distill.distill",
+    "DistilledCheckpoint": "paredown.jobs.distill",
     "FORMATS": "paredown.formats.table",
     "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
@@ -136,6 +146,7 @@ _MODULES = {
     "LLMInt8": "paredown.compress.quantize.llm_int8",
     "LowGradient": "paredown.compress.prune.low_gradient",
     "Magnitude": "paredown.compress.prune.magnitude",
+    "MethodOptions": "paredown.distill.methods",
     "NOfM": "paredown.compress.prune.pattern",
     "OBD": "paredown.compress.prune.obd",
     "OBS": "paredown.compress.prune.obs",
@@ -163,6 +174,8 @@ _MODULES = {
     "SpeculationConfig": "paredown.engine.speculate.speculation_config",
     "Taylor": "paredown.compress.prune.taylor",
     "ThreadPlan": "paredown.kernels.thread_plan",
+    "TrainConfig": "paredown.distill.train_config",
+    "TrainingDataConfig": "paredown.distill.data.training_data",
     "TrainStep": "paredown.compress.steps",
     "TrainingError": "paredown.errors",
     "TransformStep": "paredown.compress.steps",
@@ -173,6 +186,7 @@ _MODULES = {
     "WeightSpec": "paredown.spec.weight",
     "compress_checkpoint": "paredown.jobs.compress",
     "convert_checkpoint": "paredown.jobs.convert",
+    "distill_checkpoint": "paredown.jobs.distill",
     "load_executor": "paredown.executors.load",
     "optimize_checkpoint": "paredown.optimize.optimize",
 }
@@ -180,6 +194,7 @@ _MODULES = {
 _RENAMED = {
     "compress_checkpoint": "compress_and_verify",
     "convert_checkpoint": "convert_and_carry",
+    "distill_checkpoint": "distill_and_verify",
     "optimize_checkpoint": "optimize",
 }
 __all__ = [
@@ -192,6 +207,7 @@ __all__ = [
     "OBD",
     "OBS",
     "RTN",
+    "AdamWConfig",
     "AsyncLLM",
     "AttentionSinks",
     "BeamCompletion",
@@ -212,6 +228,8 @@ __all__ = [
     "CutLayers",
     "CutNeurons",
     "CutStep",
+    "DistillConfig",
+    "DistilledCheckpoint",
     "FromQuantized",
     "GivenMask",
     "HubError",
@@ -220,6 +238,7 @@ __all__ = [
     "LLMInt8",
     "LowGradient",
     "Magnitude",
+    "MethodOptions",
     "NOfM",
     "OptimizeConfig",
     "OptimizeResult",
@@ -244,7 +263,9 @@ __all__ = [
     "SpeculationConfig",
     "Taylor",
     "ThreadPlan",
+    "TrainConfig",
     "TrainStep",
+    "TrainingDataConfig",
     "TrainingError",
     "TransformStep",
     "UnavailableError",
@@ -254,6 +275,7 @@ __all__ = [
     "WeightSpec",
     "compress_checkpoint",
     "convert_checkpoint",
+    "distill_checkpoint",
     "load_executor",
     "optimize_checkpoint",
 ]

@@ -16,7 +16,7 @@ def test_a_pass_reads_each_row_once_in_an_order_of_its_own(tmp_path: Path) -> No
     student = Decoder.from_checkpoint(Checkpoint.open(tmp_path))
     rows = random_rows(6, 8)
     source = RowBatches.of(rows, config(100, batch_tokens=20, seed=3))
-    assert (source.num_rows, source.row_tokens) == (2, 8)
+    assert (source.num_rows, source.step_tokens) == (2, 16)
     read = [source.batch(step, student).inputs_BT.tolist() for step in range(6)]
     passes = [[row for batch in read[at : at + 3] for row in batch] for at in (0, 3)]
     for one in passes:

@@ -13,6 +13,8 @@ MEANINGS = {
     "PAREDOWN_CACHE": "folder for packed weights and measured machines, or `off`",
     "PAREDOWN_DATA": "folder with texts to measure and calibrate on, and traces",
     "PAREDOWN_ISA": "instruction set in place of the best one (`paredown doctor` lists them)",
+    "RANK": "which of the processes this is that train one student together; `torchrun` sets it",
+    "WORLD_SIZE": "how many processes train one student together; `torchrun` sets it",
     "XDG_CACHE_HOME": "cache folder of the user (default: `~/.cache`)",
 }
 EXIT_MEANINGS = {

@@ -12,6 +12,7 @@ from paredown.cli.verbs import (
     chat,
     doctor,
     eval,
+    eval_task,
     generate,
     mixed,
     plan,
@@ -22,10 +23,12 @@ from paredown.compress.compress_result import CompressResult
 from paredown.compress.convert.convert import ConvertResult
 from paredown.compress.schemes import SchemeRow
 from paredown.cost.inspection import Inspection
+from paredown.distill.judge import Judgement
 from paredown.evaluate.load.summary import LoadSummary, Percentiles
 from paredown.evaluate.quality.layer_error import LayerError
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.tasks.self_instruct import SelfInstructResult
 from paredown.evaluate.verify.carried_verification import CarriedVerification
 from paredown.evaluate.verify.fingerprint import Fingerprint
 from paredown.evaluate.verify.golden import GoldenLogits
@@ -33,6 +36,7 @@ from paredown.evaluate.verify.verification import Verification
 from paredown.evaluate.verify.verification_file import write_verification
 from paredown.jobs.compress import CompressedCheckpoint
 from paredown.jobs.convert import ConvertedCheckpoint
+from paredown.jobs.distill import DistilledCheckpoint
 from paredown.optimize.bounds import Bounds, Gap
 from paredown.optimize.candidates import Skipped
 from paredown.optimize.optimize_result import OptimizeResult
@@ -108,8 +112,33 @@ PRINTED = {
         types=(CompressedCheckpoint,),
         holds={"verification": "object or null: as verification.json, without `fingerprint`"},
     ),
+    "distill": Document(
+        functions=(DistilledCheckpoint.as_json,),
+        types=(DistilledCheckpoint,),
+        holds={
+            "path": "text",
+            "num_tokens": "integer: the tokens that were trained on",
+            "num_targets": "integer: those of them that were learned",
+            "elapsed_s": "number: seconds of training",
+            "tokens_per_s": "number",
+            "first_loss": "number: of the first step",
+            "final_loss": "number: the mean of the last tenth",
+            "held_out": "list of Judgement: the looks at held-out text",
+            "stopped_early": "true or false",
+            "predicted_bytes": "integer: memory at the peak",
+            "verification": "object or null: as verification.json, without `fingerprint`",
+        },
+    ),
     "convert": Document(
         functions=(ConvertedCheckpoint.as_json,), types=(ConvertResult, ConvertedCheckpoint)
+    ),
+    "`paredown eval --task --json`": Document(
+        functions=(eval_task._as_json,),
+        holds={
+            "task": "text",
+            "model": "SelfInstructResult",
+            "reference": "SelfInstructResult or null",
+        },
     ),
     "eval": Document(
         whole=Measurement,
@@ -257,6 +286,8 @@ PARTS = (
     SensitivityTable,
     SchemeRow,
     Moment,
+    Judgement,
+    SelfInstructResult,
 )
 
 

@@ -12,12 +12,12 @@ class BatchSource(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """The rows of a step."""
+        """Each step has a multiple of so many rows."""
         ...
 
     @property
-    def row_tokens(self) -> int:
-        """The most tokens of a row. The budget counts each row as so many."""
+    def step_tokens(self) -> int:
+        """The most tokens of a step. The budget counts each step as so many."""
         ...
 
     def batch(self, step: int, student: Decoder) -> Batch:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from paredown.distill.batch import Batch
 PartLoss = Callable[[Batch], Tensor]
 # The sum of the losses of a part, and its gradients.
 _Part = tuple[float, tuple[Tensor, ...]]
+_Result = TypeVar("_Result")
 
 
 class GradientWorkers:
@@ -54,7 +56,7 @@ class GradientWorkers:
     def add_up(self, parts: Sequence[Batch]) -> tuple[float, list[Tensor]]:
         """Returns the sums of the losses and of the gradients of all parts."""
         total, sums = 0.0, list[Tensor]()
-        for loss, gradients in self._in_order(parts):
+        for loss, gradients in self._in_order(parts, self._compute):
             total += loss
             if sums:
                 torch._foreach_add_(sums, gradients)
@@ -63,14 +65,20 @@ class GradientWorkers:
             del gradients  # so that the next ones do not exist beside them
         return total, sums
 
-    def _in_order(self, parts: Sequence[Batch]) -> Iterator[_Part]:
+    def sum_losses(self, parts: Sequence[Batch]) -> float:
+        """Returns the sum of the losses of all parts, without gradients."""
+        return sum(self._in_order(parts, self._compute_loss))
+
+    def _in_order(
+        self, parts: Sequence[Batch], compute: Callable[[Batch], _Result]
+    ) -> Iterator[_Result]:
         """Yields the parts' results in their order. No more of them exist at a time than there are
         threads."""
-        waiting = deque[Future[_Part]]()
+        waiting = deque[Future[_Result]]()
         for part in parts:
             if len(waiting) == self._num_workers:
                 yield waiting.popleft().result()
-            waiting.append(self._pool.submit(self._compute, part))
+            waiting.append(self._pool.submit(compute, part))
         while waiting:
             yield waiting.popleft().result()
 
@@ -80,3 +88,7 @@ class GradientWorkers:
             loss, self._parameters, allow_unused=True, materialize_grads=True
         )
         return loss.item(), gradients
+
+    def _compute_loss(self, part: Batch) -> float:
+        with torch.no_grad():
+            return self._loss(part).item()

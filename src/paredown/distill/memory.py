@@ -78,7 +78,9 @@ class TrainingMemory:
 class TrainingSize:
     """Says how large a training is, beside its layout. `num_trained` counts the values
     that are trained, `num_held` those of masked matrices; `trains_tables` says whether the
-    embedding or the output layer is among them. `teacher` None is none that runs here."""
+    embedding or the output layer is among them. `teacher` None is none that runs here.
+    `keeps_best` says that the best weights are kept beside those in training. `sampled_tokens` are
+    those of a step's sampled texts, whose keys and values the models keep meanwhile."""
 
     spec: ModelSpec
     num_trained: int
@@ -90,6 +92,8 @@ class TrainingSize:
     teacher: ModelSpec | None = None
     grid_bytes: int = 0
     prepare: Callable[[Layer], None] | None = None
+    keeps_best: bool = False
+    sampled_tokens: int = 0
 
     def predict(self, layout: Layout) -> TrainingMemory:
         """Predicts the peak of a training that loads both models from now on."""
@@ -100,12 +104,20 @@ class TrainingSize:
         return TrainingMemory(
             base=resident_bytes(),
             libraries=_LIBRARY_BYTES,
-            student=4 * self.spec.num_parameters() + self.grid_bytes,
+            student=4 * (self.spec.num_parameters() + self.keeps_best * self.num_trained)
+            + self.grid_bytes,
             optimizer=8 * self.num_trained + self.num_held,
             gradients=gradients,
             teacher=0 if self.teacher is None else width * self.teacher.num_parameters(),
-            values=layout.num_workers * worker,
+            values=max(layout.num_workers * worker, self._sampling_bytes()),
         )
+
+    def _sampling_bytes(self) -> int:
+        """Returns what float32 keys and values take, which are copied where rows end."""
+        models = [self.spec] if self.teacher is None else [self.spec, self.teacher]
+        layers = (one.attention for model in models for one in model.layers)
+        columns = sum(one.num_kv_heads * one.head_dim for one in layers)
+        return 2 * 4 * 2 * self.sampled_tokens * columns
 
     def _worker_bytes(self, layout: Layout) -> int:
         """Returns what a thread takes for a part: what layers keep, one layer more while its

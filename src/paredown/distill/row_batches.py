@@ -23,8 +23,8 @@ class RowBatches:
         return cls(rows=rows, num_rows=config.step_rows(rows.num_tokens), seed=config.seed)
 
     @property
-    def row_tokens(self) -> int:
-        return self.rows.num_tokens
+    def step_tokens(self) -> int:
+        return self.num_rows * self.rows.num_tokens
 
     def batch(self, step: int, student: Decoder) -> Batch:
         order = RowOrder(num_rows=self.rows.num_rows, seed=self.seed)

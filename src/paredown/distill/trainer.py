@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +19,11 @@ from paredown.distill.adamw import AdamW
 from paredown.distill.batch import Batch
 from paredown.distill.batch_source import BatchSource
 from paredown.distill.gradient_workers import GradientWorkers
+from paredown.distill.judge import HeldOut, Judge, Judgement, best_of
 from paredown.distill.layout import Layout
 from paredown.distill.objective import Objective
+from paredown.distill.peers import Peers
+from paredown.distill.rows import Rows
 from paredown.distill.run_log import RunLog, StepRecord
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.training_folder import TrainingFolder
@@ -38,7 +42,8 @@ _END_SHARE = 0.1
 class Training:
     """A student, the source of its batches, and what it learns. Only `parameters` of the student
     change, by their names in it; where `held` has a mask for one of them, those weights are 0 and
-    stay so. `rate_factors` says which are moved by a multiple of the learning rate."""
+    stay so. `rate_factors` says which are moved by a multiple of the learning rate. `held_out`
+    judges the student, `peers` are the processes that train it together."""
 
     student: Decoder
     parameters: Mapping[str, Tensor]
@@ -46,15 +51,24 @@ class Training:
     objective: Objective
     held: Mapping[str, Tensor] = field(default_factory=dict)
     rate_factors: Mapping[str, float] = field(default_factory=dict)
+    held_out: HeldOut | None = None
+    peers: Peers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """All steps of a run, those before it was resumed included."""
+    """All steps of a run, those before it was resumed included. `judgements` are the looks at
+    held-out rows; with any the weights are those of `best`."""
 
     records: tuple[StepRecord, ...]
     layout: Layout
     num_resumed_steps: int = 0
+    judgements: tuple[Judgement, ...] = ()
+    stopped_early: bool = False
+
+    @property
+    def best(self) -> Judgement | None:
+        return best_of(self.judgements)
 
     @property
     def num_tokens(self) -> int:
@@ -91,7 +105,9 @@ def train(
     is no number or the source fails (the folder then has the state before that step), and
     OutputError where a state or the log cannot be written.
     """
-    config.budget.check(training.source.num_rows * training.source.row_tokens)
+    config.budget.check(training.source.step_tokens)
+    if training.peers is not None:
+        training.peers.check(training.source.num_rows)
     parameters = list(training.parameters.values())
     for parameter in parameters:
         parameter.requires_grad_(True)
@@ -115,14 +131,22 @@ class _Run:
         layout: Layout,
         folder: TrainingFolder | None,
     ) -> None:
-        self._training, self._config, self._folder = training, config, folder
+        self._training, self._config = training, config
+        self._peers = training.peers
+        self._writes = self._peers is None or self._peers.is_first
+        self._folder = folder
         self._optimizer = AdamW(
             training.parameters, config.optimizer, training.held, training.rate_factors
         )
         self._layout = layout
+        self._step_tokens = training.source.step_tokens
         self._records: list[StepRecord] = []
         self._elapsed_s = 0.0
         self._save_s = 0.0
+        self._workers: GradientWorkers | None = None
+        self._judge = None
+        if training.held_out is not None:
+            self._judge = Judge(training.held_out, training.parameters, self._mean_loss)
         torch.manual_seed(config.seed)
         state = None if folder is None else folder.load()
         if state is not None:
@@ -135,10 +159,12 @@ class _Run:
             records=tuple(self._records),
             layout=self._layout,
             num_resumed_steps=self._num_resumed,
+            judgements=() if self._judge is None else tuple(self._judge.judgements),
+            stopped_early=self._is_over and self._progress() < 1,
         )
 
     def to_the_end(self, on_progress: OnProgress | None) -> None:
-        log = RunLog(self._config.log, self._records)
+        log = RunLog(self._config.log if self._writes else None, self._records)
         arithmetic, layout = self._config.chosen_arithmetic, self._layout
 
         def loss(part: Batch) -> Tensor:
@@ -148,15 +174,42 @@ class _Run:
 
         parameters = list(self._training.parameters.values())
         with GradientWorkers(parameters, loss, layout.num_workers, layout.threads_each) as workers:
-            while (progress := self._progress()) < 1:
+            self._workers = workers
+            self._look()
+            while (progress := self._progress()) < 1 and not self._is_over:
                 if on_progress is not None:
                     on_progress(self._words(progress), progress)
                 record = self._step(workers.add_up)
                 self._records.append(record)
                 log.add(record)
+                self._look()
                 self._save_if_due()
         # What follows may fail, and all of this would be lost.
         self._save()
+        if self._judge is not None:
+            self._judge.restore_best()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._judge is not None and self._judge.is_over
+
+    def _look(self) -> None:
+        """Judges the student on the held-out rows where that is due. It counts as training time."""
+        if self._judge is None:
+            return
+        started = time.monotonic()
+        num_steps = len(self._records)
+        self._judge.look(num_steps, num_steps * self._step_tokens, self._progress())
+        self._elapsed_s = self._agreed(self._elapsed_s + time.monotonic() - started)
+
+    def _mean_loss(self, rows: Rows) -> float:
+        assert self._workers is not None
+        batch = rows.batch(np.arange(rows.num_rows))
+        parts = batch.split(self._layout.part_rows)
+        return self._agreed(self._workers.sum_losses(parts) / max(1, batch.num_targets))
+
+    def _agreed(self, value: float) -> float:
+        return value if self._peers is None else self._peers.agreed(value)
 
     def _step(self, add_up: Callable[[list[Batch]], tuple[float, list[Tensor]]]) -> StepRecord:
         started = time.monotonic()
@@ -166,13 +219,17 @@ class _Run:
         rate = self._config.schedule.rate(self._progress(num_more=1))
         loss = norm = 0.0
         if num_targets:
-            total, gradients = add_up(batch.split(self._layout.part_rows))
+            own = batch if self._peers is None else self._peers.own(batch)
+            total, gradients = add_up(own.split(self._layout.part_rows))
+            if self._peers is not None:
+                (total,) = self._peers.sum([total])
+                self._peers.add_up(gradients)
             loss = total / num_targets
             torch._foreach_div_(gradients, num_targets)
             norm = self._optimizer.step(gradients, rate) if math.isfinite(loss) else math.nan
             if not math.isfinite(norm):
                 self._stop(loss, norm)
-        self._elapsed_s += time.monotonic() - started
+        self._elapsed_s = self._agreed(self._elapsed_s + time.monotonic() - started)
         return StepRecord(
             step=number + 1,
             num_tokens=(number + 1) * self._step_tokens,
@@ -191,10 +248,6 @@ class _Run:
             self._save()
             raise
 
-    @property
-    def _step_tokens(self) -> int:
-        return self._training.source.num_rows * self._training.source.row_tokens
-
     def _progress(self, num_more: int = 0) -> float:
         """Returns the share of the budget that is used, or will be after `num_more` steps."""
         steps = len(self._records)
@@ -210,7 +263,11 @@ class _Run:
         rate = last.num_tokens / max(self._elapsed_s, 1e-9)
         left = time_left(self._elapsed_s, progress)
         end = "" if left is None else f", {format_duration(left)} left"
-        return f"training: step {last.step:,}, loss {last.loss:.4g}, {rate:,.0f} tokens/s{end}"
+        judged = ""
+        if self._judge is not None and self._judge.judgements:
+            judged = f", held out {self._judge.judgements[-1].loss:.4g}"
+        told = f"step {last.step:,}, loss {last.loss:.4g}{judged}, {rate:,.0f} tokens/s{end}"
+        return f"training: {told}"
 
     def _stop(self, loss: float, norm: float) -> None:
         """Keeps the state before this step, and raises TrainingError."""
@@ -235,7 +292,7 @@ class _Run:
             self._saved_at_s = self._elapsed_s
 
     def _save(self) -> None:
-        if self._folder is not None:
+        if self._folder is not None and self._writes:
             self._folder.save(self._state())
 
     def _state(self) -> dict[str, Any]:
@@ -247,6 +304,7 @@ class _Run:
             "random": torch.get_rng_state(),
             "records": [asdict(record) for record in self._records],
             "layout": asdict(self._layout),
+            "judge": None if self._judge is None else self._judge.state(),
         }
 
     def _load(self, state: dict[str, Any]) -> None:
@@ -258,3 +316,5 @@ class _Run:
         self._records = [StepRecord(**record) for record in state["records"]]
         self._elapsed_s = self._records[-1].elapsed_s if self._records else 0.0
         self._layout = Layout(**state["layout"])
+        if self._judge is not None:
+            self._judge.load(state["judge"])

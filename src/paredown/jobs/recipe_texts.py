@@ -13,7 +13,7 @@ from paredown.jobs.float_source import FloatSource
 from paredown.jobs.training_rows import TrainingRows, own_rows, training_rows
 
 # The tokens that are prepared for a budget of minutes; a longer run reads them again.
-_TOKENS_PER_MINUTE = 60_000
+TOKENS_PER_MINUTE = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def recipe_texts(
         windows = calibration_windows(source.original, config, num_threads)
 
     def training(step: RecoverStep | TrainStep) -> TrainingRows:
-        tokens = step.num_tokens or round((step.minutes or 0) * _TOKENS_PER_MINUTE)
+        tokens = step.num_tokens or round((step.minutes or 0) * TOKENS_PER_MINUTE)
         tokens = tokens or DEFAULT_TRAIN_TOKENS
         if isinstance(step, TrainStep) and step.method == "llm_qat":
             return own_rows(source.original, tokens, num_threads)

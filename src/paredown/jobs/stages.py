@@ -25,7 +25,7 @@ from paredown.units import MEBI
 _STATE = "state.json"
 # All names that a run gives to what lies here, unfinished folders included; no other is removed.
 _OWN_NAME = re.compile(
-    r"state\.json|lock|\.?(\d+-(cut|prune|recover)|last-quantize)(\.[\w.]+)?"
+    r"state\.json|lock|\.?(\d+-(cut|prune|recover|student)|last-quantize)(\.[\w.]+)?"
     r"|\.state\.json\.[0-9a-f]{8}\.partial"
 )
 _MAX_STATE_BYTES = 16 * MEBI

@@ -25,13 +25,17 @@ class VerifyConfig:
     text: Path | None = None
     num_tokens: int = DEFAULT_TOKENS
 
-    def choose_text(self, original: Checkpoint, num_threads: int | None) -> EvalText:
-        """Reads the text, or has the original sample it. Raises ConfigError for fewer than one
-        token and for a file that is not text, CheckpointError for one that cannot be read."""
+    def choose_text(
+        self, original: Checkpoint, num_threads: int | None, max_positions: int | None = None
+    ) -> EvalText:
+        """Reads the text, or has the original sample it, in windows that `max_positions` hold too.
+        Raises ConfigError for fewer than one token and for a file that is not text, CheckpointError
+        for one that cannot be read."""
+        context = original.spec.max_positions
         return choose_text(
             self.text,
             Tokenizer.open(original.path),
             self.num_tokens,
             lambda: load_sampling_executor(original, num_threads),
-            original.spec.max_positions,
+            context if max_positions is None else min(context, max_positions),
         )

@@ -101,7 +101,7 @@ def run(
 
 
 def steps(source: BatchSource, count: int, **changes: object) -> TrainConfig:
-    return config(count * source.num_rows * source.row_tokens, **changes)
+    return config(count * source.step_tokens, **changes)
 
 
 @pytest.mark.parametrize("method", METHODS)

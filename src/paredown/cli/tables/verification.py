@@ -41,8 +41,10 @@ def _print_figures(console: Console, verification: Verification) -> None:
     table.add_row("bits per byte", f"{ours.bits_per_byte:.4f}", f"{theirs.bits_per_byte:.4f}")
     table.add_row("KL divergence, nats per token", f"{ours.kl_divergence:.5f}")
     table.add_row("top-1 agreement", f"{ours.top1_agreement:.2%}")
-    table.add_row("error of the worst layers", ", ".join(f"{x.layer}: {x.own:.2%}" for x in worst))
-    last = verification.layer_errors[-1]
-    table.add_row("error after all layers", f"{last.accumulated:.2%}")
+    if worst:
+        told = ", ".join(f"{x.layer}: {x.own:.2%}" for x in worst)
+        table.add_row("error of the worst layers", told)
+        last = verification.layer_errors[-1]
+        table.add_row("error after all layers", f"{last.accumulated:.2%}")
     console.print(table)
     console.print(f"Protocol: {verification.protocol}.", style="dim")

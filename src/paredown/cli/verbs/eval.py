@@ -13,6 +13,7 @@ from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import tell_notes
+from paredown.cli.verbs.eval_task import add_task_arguments, run_task
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.gptq_protocol import DATASETS, gptq_text
 from paredown.evaluate.quality.measurement import Measurement, linear_format_name, make_measurement
@@ -36,6 +37,7 @@ EXAMPLES = """examples:
   paredown eval my-model-int4 --reference my-model --activations bf16   # what int8 inputs cost
   paredown eval my-model --kv-dtype int8 --reference my-model
   paredown eval my-model --protocol gptq --text wiki.test.raw           # as papers measure
+  paredown eval my-student --task selfinst --reference my-model         # ROUGE-L of answers
 """
 DEFAULT_TOKENS = 16384
 PROTOCOLS = ("windows", "gptq")
@@ -72,12 +74,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"tokens of the text to predict (default {DEFAULT_TOKENS}; gptq: all)",
         metavar="N",
     )
+    add_task_arguments(parser)
     add_activations_argument(parser)
     add_kv_dtype_argument(parser)
     add_common_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.task is not None:
+        return run_task(args)
     folder = resolve_model(args.model)
     checkpoint = Checkpoint.open(folder)
     tell_notes(checkpoint.notes)

@@ -53,8 +53,8 @@ class MiniLLMBatches:
         return self.sampling.num_rows
 
     @property
-    def row_tokens(self) -> int:
-        return self.sampling.row_tokens
+    def step_tokens(self) -> int:
+        return self.sampling.step_tokens
 
     def batch(self, step: int, student: Decoder) -> Batch:
         drawn = sample(student, self.sampling, step, self.teacher, self.teacher_share)

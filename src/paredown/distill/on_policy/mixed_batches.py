@@ -3,6 +3,7 @@
 GKD draws for each batch whether it is on-policy (arXiv 2306.13649, algorithm 1, lambda).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,11 +37,11 @@ class MixedBatches:
 
     @property
     def num_rows(self) -> int:
-        return max(self.sampled.num_rows, self.given.num_rows)
+        return math.gcd(self.sampled.num_rows, self.given.num_rows)
 
     @property
-    def row_tokens(self) -> int:
-        return max(self.sampled.row_tokens, self.given.row_tokens)
+    def step_tokens(self) -> int:
+        return max(self.sampled.step_tokens, self.given.step_tokens)
 
     def batch(self, step: int, student: Decoder) -> Batch:
         random = np.random.default_rng([self.seed, step, _STREAM])

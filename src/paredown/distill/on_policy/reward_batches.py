@@ -48,8 +48,8 @@ class RewardBatches:
         return self.sampling.num_rows
 
     @property
-    def row_tokens(self) -> int:
-        return self.sampling.row_tokens
+    def step_tokens(self) -> int:
+        return self.sampling.step_tokens
 
     def batch(self, step: int, student: Decoder) -> Batch:
         """Raises TrainingError where the reward fails."""

@@ -52,6 +52,10 @@ class Sampling:
         """The most tokens of a prompt and its answer."""
         return self.prompts.num_tokens + self.max_new_tokens
 
+    @property
+    def step_tokens(self) -> int:
+        return self.num_rows * self.row_tokens
+
     def check(self, spec: ModelSpec) -> None:
         """Raises ConfigError for texts that are longer than the model reads."""
         if self.row_tokens > spec.max_positions:

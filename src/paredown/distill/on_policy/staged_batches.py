@@ -1,5 +1,6 @@
 """StagedBatches: one source for the first steps, then another."""
 
+import math
 from dataclasses import dataclass
 
 from paredown.distill.batch import Batch
@@ -18,11 +19,11 @@ class StagedBatches:
 
     @property
     def num_rows(self) -> int:
-        return max(self.first.num_rows, self.then.num_rows)
+        return math.gcd(self.first.num_rows, self.then.num_rows)
 
     @property
-    def row_tokens(self) -> int:
-        return max(self.first.row_tokens, self.then.row_tokens)
+    def step_tokens(self) -> int:
+        return max(self.first.step_tokens, self.then.step_tokens)
 
     def batch(self, step: int, student: Decoder) -> Batch:
         if step < self.num_first_steps:

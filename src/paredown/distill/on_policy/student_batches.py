@@ -38,8 +38,8 @@ class StudentBatches:
         return self.sampling.num_rows
 
     @property
-    def row_tokens(self) -> int:
-        return self.sampling.row_tokens
+    def step_tokens(self) -> int:
+        return self.sampling.step_tokens
 
     def batch(self, step: int, student: Decoder) -> Batch:
         teacher = self.teacher if self.teacher_share > 0 else None

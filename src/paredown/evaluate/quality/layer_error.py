@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paredown.errors import CheckpointError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.read import embed_tokens, load_layer
 from paredown.models.kept_layers import layer_partners
@@ -34,6 +35,18 @@ class LayerError:
     accumulated: float
 
 
+def layers_correspond(original: Checkpoint, compressed: Checkpoint) -> bool:
+    """Returns whether each layer of the second is one of the first, which `layer_errors` asks for.
+    Those of a student with sizes of its own are none."""
+    if original.spec.hidden_size != compressed.spec.hidden_size:
+        return False
+    try:
+        _partners(original, compressed)
+    except CheckpointError:
+        return False
+    return True
+
+
 def layer_errors(
     original: Checkpoint,
     compressed: Checkpoint,
@@ -42,12 +55,7 @@ def layer_errors(
 ) -> list[LayerError]:
     """Returns the errors on one window of tokens, which the context of both models must hold.
     Raises CheckpointError for models whose layers do not correspond."""
-    partners = layer_partners(
-        original.kept_layers,
-        original.spec.num_layers,
-        compressed.kept_layers,
-        compressed.spec.num_layers,
-    )
+    partners = _partners(original, compressed)
     # The original's layers after the last one that was kept are nobody's partner.
     num_layers = partners[-1] + 1
     own_numbers = {partner: own for own, partner in enumerate(partners)}
@@ -69,6 +77,15 @@ def layer_errors(
             if on_progress is not None:
                 on_progress(number + 1, num_layers)
     return errors
+
+
+def _partners(original: Checkpoint, compressed: Checkpoint) -> list[int]:
+    return layer_partners(
+        original.kept_layers,
+        original.spec.num_layers,
+        compressed.kept_layers,
+        compressed.spec.num_layers,
+    )
 
 
 def relative_error(y_c: Tensor, y: Tensor) -> float:

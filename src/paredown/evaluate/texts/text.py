@@ -122,7 +122,11 @@ def choose_text(
     ConfigError for fewer than one token and for a file that is not text, and CheckpointError for an
     unreadable one."""
     if num_tokens < 1:
-        raise ConfigError("--tokens must be at least one", seen=num_tokens, remedy="Give more.")
+        raise ConfigError(
+            "there is nothing to measure on: no token of the text",
+            seen=num_tokens,
+            remedy="Give --tokens (--verify-tokens of `paredown distill`) of at least one.",
+        )
     window = window_tokens(max_positions)
     if path is None and DATA_VARIABLE in os.environ:
         books = Path(os.environ[DATA_VARIABLE]) / DATA_TEXT

@@ -14,7 +14,7 @@ import tokenizers
 import torch
 
 import paredown
-from paredown.evaluate.quality.layer_error import LayerError, layer_errors
+from paredown.evaluate.quality.layer_error import LayerError, layer_errors, layers_correspond
 from paredown.evaluate.quality.measurement import Measurement, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.text import EvalText
@@ -36,7 +36,8 @@ _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """`compressed` and `original` are measured on the same tokens, as `protocol` says. `notes` say
+    """`compressed` and `original` are measured on the same tokens, as `protocol` says.
+    `layer_errors` is empty where the layers are not those of the original. `notes` say
     what was not done as the recipe asked, and what either checkpoint holds differently from its
     files. `hub` is the repository and commit of the original. `activations` is what the compressed
     linear layers rounded their inputs to; None means what their formats say."""
@@ -108,12 +109,16 @@ def verify(
     own.require_numbers(str(original.path))
     quality.require_numbers(f"the model made by {recipe}")
     tokens = text.windows[0].inputs[:LAYER_TOKENS]
-    errors = layer_errors(
-        original,
-        compressed,
-        tokens,
-        lambda done, total: progress("comparing layers", 0.8 + 0.2 * done / total),
-    )
+    errors = []
+    protocol = f"{text.protocol}; layers are not compared, since they are no longer the original's"
+    if layers_correspond(original, compressed):
+        errors = layer_errors(
+            original,
+            compressed,
+            tokens,
+            lambda done, total: progress("comparing layers", 0.8 + 0.2 * done / total),
+        )
+        protocol = f"{text.protocol}; errors of layers on the first {len(tokens)} of them"
     name = model_name(original.path)
     return Verification(
         recipe=recipe,
@@ -126,7 +131,7 @@ def verify(
         ),
         original=make_measurement(name, original, quality=own, held_bytes=reference.weight_bytes),
         layer_errors=errors,
-        protocol=f"{text.protocol}; errors of layers on the first {len(tokens)} of them",
+        protocol=protocol,
         fingerprint=make_fingerprint(compressed, executor),
         notes=_all_notes(notes, compressed, original),
         hub=HubSource.of(original.path),

@@ -109,10 +109,12 @@ class ChatTemplates:
         *,
         tools: Sequence[Mapping[str, object]] | None,
         special_tokens: Mapping[str, str],
+        opens_answer: bool = True,
     ) -> str:
-        """Returns the conversation up to where its answer starts, as Transformers renders it.
-        Raises RequestError where no template fits, or the template refuses the chat or reaches a
-        limit, and CheckpointError for a damaged template."""
+        """Returns the conversation as Transformers renders it, up to where its answer starts, or up
+        to its last message unless it `opens_answer`. Raises RequestError where no template fits, or
+        the template refuses the chat or reaches a limit, and CheckpointError for a damaged
+        template."""
         name = self._name(has_tools=tools is not None)
         if not messages:
             raise RequestError(
@@ -123,7 +125,7 @@ class ChatTemplates:
             "messages": [_as_templates_read(message) for message in messages],
             "tools": tools,
             "documents": None,
-            "add_generation_prompt": True,
+            "add_generation_prompt": opens_answer,
         }
         kind, text = read_answer(self._ask(name, values))
         if kind is AnswerKind.TEXT:

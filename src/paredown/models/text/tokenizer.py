@@ -115,6 +115,14 @@ class Tokenizer:
             return self.bos_token_id
         return min(self.eos_token_ids, default=None)
 
+    @property
+    def eos_token_id(self) -> int | None:
+        """Returns the token that ends a text in training: the tokenizer's eos_token, else the
+        lowest of `eos_token_ids`."""
+        if known := _known(self._library, self._special_tokens.get("eos_token")):
+            return known[0]
+        return min(self.eos_token_ids, default=None)
+
     @cached_property
     def max_token_bytes(self) -> int | None:
         """Returns the most bytes of text that a token stands for; None where unknown. The first
@@ -198,16 +206,21 @@ class Tokenizer:
         self,
         messages: Sequence[Mapping[str, object]],
         tools: Sequence[Mapping[str, object]] | None = None,
+        *,
+        opens_answer: bool = True,
     ) -> str:
         """Returns the conversation as the model was trained to see it, up to where its answer
-        starts. `tools` are functions as JSON schemas; with them, a template named "tool_use" is
-        preferred.
+        starts. With `opens_answer` false it ends with the last message. `tools` are functions as
+        JSON schemas; with them, a template named "tool_use" is preferred.
 
         Raises RequestError when there is no template or the template refuses the messages,
         CheckpointError for a damaged template.
         """
         return self.chat_templates.render(
-            messages, tools=tools, special_tokens=self._special_tokens
+            messages,
+            tools=tools,
+            special_tokens=self._special_tokens,
+            opens_answer=opens_answer,
         )
 
 

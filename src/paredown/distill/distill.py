@@ -1,0 +1,233 @@
+"""Distillation: trains a student to do what its teacher does, and writes it as a checkpoint."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from paredown.compress.calibrate.source_digest import source_digest
+from paredown.compress.require_floats import require_floats
+from paredown.distill.data.training_data import TrainingData, TrainingDataConfig
+from paredown.distill.forward import fuse_attention
+from paredown.distill.held_zeros import held_zeros
+from paredown.distill.judge import HeldOut
+from paredown.distill.memory import TrainingMemory, TrainingSize, choose_layout
+from paredown.distill.methods import MethodOptions, Setting, find_method
+from paredown.distill.peers import Peers
+from paredown.distill.recover import trained_parameters
+from paredown.distill.same_vocabulary import check_same_vocabulary
+from paredown.distill.teacher import DecoderTeacher
+from paredown.distill.train_config import TrainConfig
+from paredown.distill.trainer import Training, TrainResult, train
+from paredown.distill.training_folder import (
+    TrainingFolder,
+    open_training_folder,
+    training_path,
+)
+from paredown.errors import ConfigError, UnsupportedError
+from paredown.kernels.probe import resolve_num_threads
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.write import write_decoder
+from paredown.models.files.output_folder import check_output_folder
+from paredown.models.text.tokenizer import Tokenizer
+from paredown.progress import OnProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillConfig:
+    """Says what the student starts as, how it learns, and on what (docs/guide/distill.md). Raises
+    ConfigError for an unknown method and numbers out of range.
+
+    `train`     the budget and the numbers of the training
+    `student`   "every-2" for every second layer of the teacher, or the folder of a checkpoint
+    `method`    one of `METHODS` (distill/methods.py)
+    `options`   numbers of the method
+    `data`      the text, and the share of it that is held out
+    `patience`  looks at the held-out text without a better one, after which training ends
+    """
+
+    train: TrainConfig
+    student: str = "every-2"
+    method: str = "soft-label"
+    options: MethodOptions = field(default_factory=MethodOptions)
+    data: TrainingDataConfig = field(default_factory=TrainingDataConfig)
+    patience: int = 3
+
+    def __post_init__(self) -> None:
+        find_method(self.method).check(self.options)
+        if self.patience < 1:
+            raise ConfigError(
+                "a student cannot be judged without patience",
+                seen=self.patience,
+                remedy="Give a patience of at least 1.",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillResult:
+    """A folder that `distill` wrote. `clamped` has the values by tensor that were out of the range
+    of their dtype. `path` is None in a process that only helped to train."""
+
+    path: Path | None
+    training: TrainResult
+    memory: TrainingMemory
+    clamped: Mapping[str, int]
+
+
+# Called with the folder before it appears, and with how the training went.
+FinishDistill = Callable[[Path, TrainResult], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A student as it starts, its teacher, and the processes that train it together."""
+
+    student: Checkpoint
+    teacher: Checkpoint
+    peers: Peers | None = None
+
+    def check(self, config: DistillConfig) -> None:
+        """Raises UnsupportedError for a student whose weights are no floats, and for vocabularies
+        that differ where the method compares distributions."""
+        require_floats(self.student)
+        if not find_method(config.method).needs_teacher:
+            return
+        try:
+            check_same_vocabulary(self.student, self.teacher)
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                error.what,
+                seen=error.seen,
+                remedy="Learn from the text alone (--method hard-label), or give a student with "
+                "the teacher's tokenizer.",
+            ) from error
+
+
+def distill(
+    pair: Pair,
+    output: Path,
+    config: DistillConfig,
+    data: TrainingData,
+    *,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+    finish: FinishDistill | None = None,
+) -> DistillResult:
+    """Trains the student on `data` and writes the folder `output`, which appears whole or not at
+    all; `finish` sees it before. A run that was killed goes on from its last saved state when it is
+    started again.
+
+    Raises ConfigError for a budget smaller than one step, what `Pair.check` raises, CapacityError
+    for a training that does not fit in memory, TrainingError when it goes astray, and OutputError
+    where something cannot be written.
+    """
+    pair.check(config)
+    rows = data.rows
+    config.train.budget.check(config.train.step_rows(rows.num_tokens) * rows.num_tokens)
+    fingerprint = _fingerprint(pair, config, data)
+    if pair.peers is not None and not pair.peers.is_first:
+        # The first process holds the lock and writes; this one only reads a state to go on from.
+        folder = TrainingFolder(path=training_path(output), fingerprint=fingerprint)
+        return _trained(pair, config, data, folder, on_progress)[1]
+    check_output_folder(output, overwrite)
+    with open_training_folder(training_path(output), fingerprint) as folder:
+        student, result = _trained(pair, config, data, folder, on_progress)
+
+        def finish_folder(made: Path) -> None:
+            if finish is not None:
+                finish(made, result.training)
+
+        clamped = write_decoder(
+            student, pair.student, output, overwrite=overwrite, finish=finish_folder
+        )
+    return DistillResult(
+        path=output, training=result.training, memory=result.memory, clamped=clamped
+    )
+
+
+def _trained(
+    pair: Pair,
+    config: DistillConfig,
+    data: TrainingData,
+    folder: TrainingFolder,
+    on_progress: OnProgress | None,
+) -> tuple[Decoder, DistillResult]:
+    num_threads = resolve_num_threads(config.train.num_threads)
+    layout, memory = choose_layout(_size(pair, config, data), num_threads)
+    student = Decoder.from_checkpoint(pair.student)
+    training = _training(student, pair, config, data)
+    result = train(training, config.train, layout, folder, on_progress)
+    return student, DistillResult(path=None, training=result, memory=memory, clamped={})
+
+
+def _training(student: Decoder, pair: Pair, config: DistillConfig, data: TrainingData) -> Training:
+    fuse_attention(student)
+    method = find_method(config.method)
+    teacher = None
+    if method.needs_teacher:
+        teacher = DecoderTeacher.load(pair.teacher, config.train.chosen_arithmetic)
+    setting = Setting(
+        student=student,
+        teacher=teacher,
+        options=config.options,
+        rows=data.rows,
+        train=config.train,
+        stop_ids=_stop_ids(pair) if method.samples else frozenset(),
+    )
+    lesson = method.lesson(setting)
+    parameters: dict[str, Tensor] = trained_parameters(student, trains_tables=True)
+    assert not parameters.keys() & lesson.parameters.keys()
+    held_out = None
+    if data.held_out is not None:
+        held_out = HeldOut(rows=data.held_out, patience=config.patience)
+    return Training(
+        student=student,
+        parameters=parameters | dict(lesson.parameters),
+        source=lesson.source,
+        objective=lesson.objective,
+        held=held_zeros(student, pair.student),
+        held_out=held_out,
+        peers=pair.peers,
+    )
+
+
+def _stop_ids(pair: Pair) -> frozenset[int]:
+    return frozenset(Tokenizer.open(pair.student.path).eos_token_ids)
+
+
+def _size(pair: Pair, config: DistillConfig, data: TrainingData) -> TrainingSize:
+    spec, teacher = pair.student.spec, pair.teacher.spec
+    method = find_method(config.method)
+    return TrainingSize(
+        spec=spec,
+        num_trained=spec.num_parameters() - spec.num_router_parameters(),
+        num_held=spec.num_linear_parameters(),
+        trains_tables=True,
+        row_tokens=data.rows.num_tokens,
+        step_rows=config.train.step_rows(data.rows.num_tokens),
+        arithmetic=config.train.chosen_arithmetic,
+        teacher=teacher if method.needs_teacher else None,
+        keeps_best=data.held_out is not None,
+        sampled_tokens=_sampled_tokens(config) if method.samples else 0,
+    )
+
+
+def _sampled_tokens(config: DistillConfig) -> int:
+    """Returns the tokens of a step of sampled texts, whose keys and values both models keep."""
+    row_tokens = config.options.prompt_tokens + config.options.new_tokens
+    return config.train.step_rows(row_tokens) * row_tokens
+
+
+def _fingerprint(pair: Pair, config: DistillConfig, data: TrainingData) -> str:
+    parts = (
+        source_digest(pair.student),
+        source_digest(pair.teacher),
+        config.train.fingerprint(),
+        repr((config.method, config.options, config.patience)),
+        data.rows.digest,
+        "" if data.held_out is None else data.held_out.digest,
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
