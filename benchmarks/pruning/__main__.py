@@ -20,9 +20,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.kept_models import KeptModels, kept_models
 from benchmarks.pruning.cuts import Measured, cut_of, measure_cut
 from benchmarks.pruning.equal_bytes import measure_bytes
-from benchmarks.pruning.kept_models import KeptModels, kept_models
 from benchmarks.pruning.layers import METHODS, measure_layers
 from benchmarks.pruning.zeros import METHODS as ZERO_METHODS
 from benchmarks.pruning.zeros import PATTERNS, REFINED, gap_closed, measure_zeros

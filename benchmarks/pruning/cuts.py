@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.pruning.kept_models import KeptModels
+from benchmarks.kept_models import KeptModels
 from benchmarks.pruning.zeros import quality_of
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.cut.cut import cut

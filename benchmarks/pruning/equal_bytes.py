@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from benchmarks.kept_models import KeptModels
 from benchmarks.pruning.cuts import Measured, cut_of
-from benchmarks.pruning.kept_models import KeptModels
 from paredown.compress.cut.ffn import CutNeurons
 from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.quality.measurement import linear_format, make_measurement

@@ -1,0 +1,104 @@
+"""Measures what training brings, on the built-in model or on SmolLM2.
+
+    python -m benchmarks.distill students codes [--model FOLDER] [--tokens N] [--json OUT]
+
+students  students of one shape, each taught by one method for equal numbers of tokens
+codes     codes of 2 and 3 bits: GPTQ, then scales alone, QAD and QAT for equal numbers of tokens
+
+Texts are those of the classic books under PAREDOWN_DATA: trained on the training split, measured on
+the test split, which shares no author with it.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.distill.codes import FORMATS, measure_codes, recipes_of
+from benchmarks.distill.students import METHODS, Lessons, measure_students
+from benchmarks.kept_models import KeptModels, kept_models
+from paredown.kernels.probe import processor_name
+from paredown.models.resolve import resolve_model
+
+PARTS = ("students", "codes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="+", choices=PARTS)
+    parser.add_argument("--model", help="a folder (default: the built-in model)")
+    parser.add_argument("--student", default="every-2")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--formats", nargs="+", default=list(FORMATS))
+    parser.add_argument("--tokens", type=int, default=300_000, help="to train on")
+    parser.add_argument("--text-tokens", type=int, default=16_384, help="to measure on")
+    parser.add_argument("--folder", type=Path, help="keeps the models, and goes on from them")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    found: dict[str, Any] = {"machine": processor_name(), "model": args.model or "built-in"}
+    settings = {
+        "model": str(resolve_model(args.model)),
+        "student": args.student,
+        "tokens": args.tokens,
+        "text_tokens": args.text_tokens,
+    }
+    with kept_models(args.folder, settings) as models:
+        for part in args.parts:
+            found[part] = run(part, models.part(part), args)
+            if args.json is not None:
+                args.json.parent.mkdir(parents=True, exist_ok=True)
+                args.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def run(part: str, models: KeptModels, args: argparse.Namespace) -> dict[str, Any]:
+    if part == "students":
+        lessons = Lessons(
+            teacher=args.model,
+            student=args.student,
+            num_tokens=args.tokens,
+            num_text_tokens=args.text_tokens,
+        )
+        found = measure_students(lessons, args.methods, models)
+        show_students(found)
+    else:
+        recipes = [one for form in args.formats for one in recipes_of(form, args.tokens)]
+        found = measure_codes(args.model, recipes, args.text_tokens, models)
+        show_codes(found)
+    return found
+
+
+def show_students(found: dict[str, Any]) -> None:
+    table = Table("method", "KL", "perplexity", "top-1", "minutes")
+    first = next(iter(found.values()))
+    before = first["before"]
+    table.add_row("as it starts", f"{before['kl']:.4f}", f"{before['perplexity']:.2f}", "", "")
+    for method, own in found.items():
+        table.add_row(
+            method,
+            f"{own['kl']:.4f}",
+            f"{own['perplexity']:.2f}",
+            f"{own['top1_agreement']:.1%}",
+            f"{own['minutes']:.1f}",
+        )
+    Console().print(table)
+    Console().print(f"the teacher's perplexity: {first['teacher_perplexity']:.2f}")
+
+
+def show_codes(found: dict[str, Any]) -> None:
+    table = Table("recipe", "KL", "perplexity", "top-1", "seconds")
+    for recipe, own in found.items():
+        table.add_row(
+            recipe,
+            f"{own['kl']:.4f}",
+            f"{own['perplexity']:.2f}",
+            f"{own['top1_agreement']:.1%}",
+            f"{own['seconds']:.0f}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
