@@ -3,7 +3,7 @@
 All are made from the same weights and measured in rounds that alternate.
 """
 
-import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,34 +61,45 @@ def measure_bytes(
     options = RunOptions(num_pages=pages)
     reference = load_executor(measured.source, options)
     made = {}
-    with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
-        for number, name in enumerate(names):
-            on_progress(name, number / len(names))
-            ending = TABLES if name in QUANTIZED or "int" in name else ""
-            source, rest = known_stages(measured.source, f"{name}{ending}", recover, models)
-            staged = check_stages(source, find_recipe(rest))
-            result = run_recipe(staged, Path(folder) / name, texts=texts)
-            made[name] = Checkpoint.open(result.path)
-        executors = {name: load_executor(one, options) for name, one in made.items()}
-        qualities, _ = measure_quality([*executors.values()], measured.text, reference)
-        trials = [
-            Trial(executor=executors[name], weights=linear_format(made[name])) for name in names
-        ]
-        run_rounds(trials, _ROUNDS)
-        machine = measure_machine(None)
-        figures = [
-            make_measurement(
-                name,
-                made[name],
-                quality=quality,
-                speed=trial.speed(machine),
-                original=measured.source,
-                held_bytes=executors[name].weight_bytes,
-            )
-            for name, quality, trial in zip(names, qualities, trials, strict=True)
-        ]
+    for number, name in enumerate(names):
+        on_progress(name, number / len(names))
+        made[name] = make_model(measured, name, recover, texts, models)
+    executors = {name: load_executor(one, options) for name, one in made.items()}
+    qualities, _ = measure_quality([*executors.values()], measured.text, reference)
+    trials = [Trial(executor=executors[name], weights=linear_format(made[name])) for name in names]
+    run_rounds(trials, _ROUNDS)
+    machine = measure_machine(None)
+    figures = [
+        make_measurement(
+            name,
+            made[name],
+            quality=quality,
+            speed=trial.speed(machine),
+            original=measured.source,
+            held_bytes=executors[name].weight_bytes,
+        )
+        for name, quality, trial in zip(names, qualities, trials, strict=True)
+    ]
     show([one.as_json() for one in figures])
     return {one.name: one.as_json() for one in figures}
+
+
+def make_model(
+    measured: Measured, name: str, recover: str, texts: RecipeTexts, models: KeptModels
+) -> Checkpoint:
+    """Returns the model of that recipe, which an earlier run may have made."""
+    made = models.part("bytes")
+
+    def make(path: Path) -> dict[str, Any]:
+        ending = TABLES if name in QUANTIZED or "int" in name else ""
+        source, rest = known_stages(measured.source, f"{name}{ending}", recover, models)
+        staged = check_stages(source, find_recipe(rest))
+        began = time.perf_counter()
+        run_recipe(staged, path, texts=texts, overwrite=True)
+        return {"seconds": time.perf_counter() - began}
+
+    made.figures(name, make)
+    return Checkpoint.open(made.model(name))
 
 
 def name_of(cut: str, num_layers: int) -> str:
