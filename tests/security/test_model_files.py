@@ -273,6 +273,7 @@ ALLOWED = {
     "cli/verbs/generate.py",
     "compress/calibrate/activation_file.py",
     "compress/convert/quantized_folder.py",
+    "distill/data/training_file.py",
     "distill/memory.py",
     "distill/run_log.py",
     "evaluate/texts/calibration_text.py",
