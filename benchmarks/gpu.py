@@ -26,10 +26,11 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import LoadedExecutor
-from paredown.executors.run_options import Device, RunOptions
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.device import Device
 from paredown.spec.kv import PAGE_SIZE
 
 NUM_PROMPT_TOKENS = 512

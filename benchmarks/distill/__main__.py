@@ -12,7 +12,7 @@ the test split, which shares no author with it.
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +22,7 @@ from benchmarks.distill.students import METHODS, Lessons, measure_students
 from benchmarks.kept_models import KeptModels, kept_models
 from paredown.kernels.probe import processor_name
 from paredown.models.resolve import resolve_model
+from paredown.spec.device import Device
 
 PARTS = ("students", "codes")
 
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", default=list(FORMATS))
     parser.add_argument("--tokens", type=int, default=300_000, help="to train on")
     parser.add_argument("--text-tokens", type=int, default=16_384, help="to measure on")
+    parser.add_argument("--train-device", choices=get_args(Device), default="cpu")
     parser.add_argument("--folder", type=Path, help="keeps the models, and goes on from them")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -44,6 +46,7 @@ def main() -> None:
         "student": args.student,
         "tokens": args.tokens,
         "text_tokens": args.text_tokens,
+        "train_device": args.train_device,
     }
     with kept_models(args.folder, settings) as models:
         for part in args.parts:
@@ -60,12 +63,13 @@ def run(part: str, models: KeptModels, args: argparse.Namespace) -> dict[str, An
             student=args.student,
             num_tokens=args.tokens,
             num_text_tokens=args.text_tokens,
+            train_device=args.train_device,
         )
         found = measure_students(lessons, args.methods, models)
         show_students(found)
     else:
         recipes = [one for form in args.formats for one in recipes_of(form, args.tokens)]
-        found = measure_codes(args.model, recipes, args.text_tokens, models)
+        found = measure_codes(args.model, recipes, args.text_tokens, models, args.train_device)
         show_codes(found)
     return found
 

@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kept_models import KeptModels
+from paredown.compress.changed_recipe import with_train_device
+from paredown.compress.recipe import Recipe
+from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.jobs.compress import compress_and_verify
 from paredown.jobs.verify_config import VerifyConfig
+from paredown.spec.device import Device
 
 FORMATS = ("int2-g64", "int3-g64")
+
+
+def on_device(recipe: Recipe, device: Device) -> Recipe:
+    """Returns the recipe with what it trains, if anything, on that device."""
+    return recipe if recipe.train_step is None else with_train_device(recipe, device)
 
 
 def recipes_of(form: str, num_tokens: int) -> list[str]:
@@ -23,7 +32,11 @@ def recipes_of(form: str, num_tokens: int) -> list[str]:
 
 
 def measure_codes(
-    model: str | None, recipes: list[str], num_text_tokens: int, models: KeptModels
+    model: str | None,
+    recipes: list[str],
+    num_text_tokens: int,
+    models: KeptModels,
+    train_device: Device,
 ) -> dict[str, dict[str, Any]]:
     """Returns the figures of each recipe, which are measured by the executor that serves."""
     found = {}
@@ -34,7 +47,7 @@ def measure_codes(
             made = compress_and_verify(
                 model,
                 path,
-                recipe,
+                on_device(find_recipe(recipe), train_device),
                 calibration=CalibrationConfig(num_samples=64),
                 verify=VerifyConfig(num_tokens=num_text_tokens),
                 overwrite=True,

@@ -10,6 +10,7 @@ from paredown.distill.distill import DistillConfig
 from paredown.distill.train_config import TrainConfig
 from paredown.jobs.distill import DistilledCheckpoint, distill_and_verify
 from paredown.jobs.verify_config import VerifyConfig
+from paredown.spec.device import Device
 
 TEXT_METHODS = ("hard-label", "soft-label", "kl", "reverse-kl", "jsd", "slim", "gkd")
 # Learns from its own texts, which must make sense: it begins as the student of soft labels.
@@ -25,10 +26,13 @@ class Lessons:
     student: str
     num_tokens: int
     num_text_tokens: int
+    train_device: Device
 
     def teach(self, method: str, student: str, output: Path) -> DistilledCheckpoint:
         config = DistillConfig(
-            train=TrainConfig(num_tokens=self.num_tokens), student=student, method=method
+            train=TrainConfig(num_tokens=self.num_tokens, device=self.train_device),
+            student=student,
+            method=method,
         )
         verify = VerifyConfig(num_tokens=self.num_text_tokens)
         return distill_and_verify(self.teacher, output, config, verify=verify, overwrite=True)

@@ -10,8 +10,8 @@ from drivers.tiny_training import config
 from paredown.distill.layout import Layout, layouts
 from paredown.distill.memory import TrainingSize, choose_layout
 from paredown.errors import CapacityError
-from paredown.kernels.probe import available_memory_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.device import free_bytes
 from paredown.models.resolve import resolve_model
 
 # A process of its own, since what others left behind is taken into account but used again.
@@ -35,6 +35,8 @@ lines = Path("/proc/self/status").read_text().splitlines()
 peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
 print(json.dumps([result.memory.total, peak]))
 """
+
+FREE_BYTES = f"paredown.distill.memory.{free_bytes.__name__}"
 
 
 def test_the_peak_is_at_most_the_predicted_one_and_near_it(tmp_path) -> None:
@@ -69,12 +71,16 @@ def test_layouts_take_ever_less(size: TrainingSize, monkeypatch: pytest.MonkeyPa
     assert growths == sorted(growths, reverse=True)
     assert len(set(growths)) == len(found) == 4
     for layout, growth in zip(found, growths, strict=True):
-        available = f"paredown.distill.memory.{available_memory_bytes.__name__}"
-        monkeypatch.setattr(available, lambda growth=growth: growth)
+        monkeypatch.setattr(FREE_BYTES, lambda device, growth=growth: growth)
         assert choose_layout(size, 4)[0] == layout
-    monkeypatch.setattr(available, lambda: growths[-1] - 1)
+    monkeypatch.setattr(FREE_BYTES, lambda device: growths[-1] - 1)
     with pytest.raises(CapacityError, match="does not fit"):
         choose_layout(size, 4)
+
+
+def test_a_gpu_computes_large_parts_one_at_a_time() -> None:
+    first = next(layouts(8, 512, 4, "cuda"))
+    assert first == Layout(part_rows=8, num_workers=1, threads_each=4, recomputes=False)
 
 
 def test_a_step_keeps_all_threads_busy() -> None:

@@ -84,7 +84,7 @@ def test_parts_and_chunks_add_up_to_the_whole(
     known = SampledTeacher(teacher=teacher, num_draws=9) if loss == KL() else teacher
     batch = uneven_rows([5, 30, 17], 40).batch(np.arange(3))
     whole = found(loss, student, known, batch)
-    monkeypatch.setattr(chunked_logits, "chunk_rows", lambda vocab_size: 7)
+    monkeypatch.setattr(chunked_logits, "chunk_rows", lambda vocab_size, device: 7)
     parts = [found(loss, student, known, part) for part in batch.split(1)]
     for one, *others in zip(whole, *parts, strict=True):
         torch.testing.assert_close(torch.stack(others).sum(0), one, rtol=5e-5, atol=5e-5)

@@ -211,7 +211,7 @@ def test_a_budget_smaller_than_a_step_is_refused(
 def test_what_does_not_fit_in_memory_is_refused(
     original: Path, pruned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paredown.distill.memory.available_memory_bytes", lambda: 1 << 20)
+    monkeypatch.setattr("paredown.distill.memory.free_bytes", lambda device: 1 << 20)
     with pytest.raises(CapacityError, match="does not fit"):
         recover_until((pruned, original, tmp_path / "out"), SETTINGS, ROWS)
     assert list(tmp_path.iterdir()) == [pruned]

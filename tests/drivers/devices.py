@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from paredown.executors.run_options import Device
+from paredown.spec.device import Device
 
 GPU_MARKS = (
     pytest.mark.gpu,

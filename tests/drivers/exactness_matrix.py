@@ -34,12 +34,13 @@ from paredown.engine.speculate.stats import SpeculationStats
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import LoadedExecutor
-from paredown.executors.run_options import Device, ExecutorName, RunOptions
+from paredown.executors.run_options import ExecutorName, RunOptions
 from paredown.executors.sampler import Logprobs
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.device import Device
 from paredown.spec.kv import KVSpec
 from paredown.spec.weight import WeightSpec
 

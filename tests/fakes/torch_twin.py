@@ -1,12 +1,12 @@
 """Builds a torch executor on an existing PyTorch decoder, without files."""
 
-from paredown.executors.run_options import Device
 from paredown.executors.torch.loading import make_executor
 from paredown.executors.torch.torch_executor import TorchExecutor
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
+from paredown.spec.device import Device
 from paredown.spec.kv import KVSpec
 
 

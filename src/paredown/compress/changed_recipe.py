@@ -13,6 +13,7 @@ from paredown.compress.steps import (
     TrainStep,
 )
 from paredown.errors import ConfigError
+from paredown.spec.device import Device
 from paredown.spec.weight import ActivationDType
 
 
@@ -85,6 +86,22 @@ def with_training_budget(
         name=f"{recipe.name}-{changed.budget_name}",
         steps=(*recipe.steps[:-1], changed),
     )
+
+
+def with_train_device(recipe: Recipe, device: Device) -> Recipe:
+    """Returns the recipe with all that it trains on that device. Raises ConfigError if it trains
+    nothing."""
+    if not recipe.recover_steps and recipe.train_step is None:
+        raise ConfigError(
+            "a device to train on needs a recipe that trains, and this one does not",
+            seen=recipe.name,
+            remedy="Choose one: qad-int3-g64, or prune-ffn-25-recover-500000.",
+        )
+    steps = tuple(
+        replace(step, device=device) if isinstance(step, RecoverStep | TrainStep) else step
+        for step in recipe.steps
+    )
+    return replace(recipe, steps=steps)
 
 
 def with_max_loss(recipe: Recipe, max_loss: float) -> Recipe:

@@ -11,6 +11,7 @@ from paredown.compress.prune.method import Pruner, Refinement
 from paredown.compress.prune.pattern import NOfM, Pattern, Share
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.errors import ConfigError
+from paredown.spec.device import Device
 from paredown.spec.weight import WeightSpec
 
 # Targets besides the names of modules: every linear layer of the transformer layers, the output
@@ -94,10 +95,11 @@ class PruneStep:
 @dataclass(frozen=True, kw_only=True)
 class RecoverStep:
     """Trains what the steps before made against the original, for a number of tokens or of
-    minutes. Raises ConfigError unless exactly one is given and positive."""
+    minutes, on `device`. Raises ConfigError unless exactly one is given and positive."""
 
     num_tokens: int | None = None
     minutes: float | None = None
+    device: Device = "cpu"
 
     def __post_init__(self) -> None:
         given = [one for one in (self.num_tokens, self.minutes) if one is not None]
@@ -155,6 +157,7 @@ class TrainStep:
     `method`         what is trained, and for what
     `rule`           how scales are found; None is "minmax" for llm_qat and "learned" for others
     `learning_rate`  the highest; None is the method's (distill/quantized/train_config.py)
+    `device`         where it is trained
 
     Raises ConfigError for two budgets, numbers that are not positive, and a rule that does not
     train the scales that the method is about.
@@ -165,6 +168,7 @@ class TrainStep:
     minutes: float | None = None
     rule: StepSizeRule | None = None
     learning_rate: float | None = None
+    device: Device = "cpu"
 
     def __post_init__(self) -> None:
         given = [one for one in (self.num_tokens, self.minutes) if one is not None]

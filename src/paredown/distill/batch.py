@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paredown.spec.device import Device
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
@@ -28,6 +30,25 @@ class Batch:
     @property
     def num_tokens(self) -> int:
         return self.inputs_BT.numel()
+
+    @property
+    def device_type(self) -> str:
+        return self.inputs_BT.device.type
+
+    def to(self, device: Device) -> "Batch":
+        """Returns the batch on that device."""
+
+        def moved(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.to(device)
+
+        return Batch(
+            inputs_BT=self.inputs_BT.to(device),
+            targets_BT=self.targets_BT.to(device),
+            is_target_BT=self.is_target_BT.to(device),
+            texts_BT=moved(self.texts_BT),
+            advantages_BT=moved(self.advantages_BT),
+            weights_BT=moved(self.weights_BT),
+        )
 
     def places(self) -> Tensor:
         """Returns the indices [N] of the targets in the flattened batch."""

@@ -17,15 +17,16 @@ from paredown.units import MEBI
 # Returns the loss of each target, [N], from the logits of those targets in float32.
 ChunkLoss = Callable[[Tensor, slice], Tensor]
 
-# The float32 logits of a chunk; several tensors of this size live at once and should stay cached.
-_CHUNK_BYTES = 16 * MEBI
+# The float32 logits of a chunk by device. Several tensors of this size live at once; on a CPU they
+# should stay cached, a GPU needs enough of them to be busy.
+_CHUNK_BYTES = {"cpu": 16 * MEBI, "cuda": 512 * MEBI}
 # Fewer rows make products inefficient.
 _LEAST_ROWS = 64
 
 
-def chunk_rows(vocab_size: int) -> int:
-    """Returns how many targets a chunk has."""
-    return max(_LEAST_ROWS, _CHUNK_BYTES // (4 * vocab_size))
+def chunk_rows(vocab_size: int, device: str = "cpu") -> int:
+    """Returns how many targets a chunk has on a device of that type."""
+    return max(_LEAST_ROWS, _CHUNK_BYTES[device] // (4 * vocab_size))
 
 
 def summed_losses(
@@ -76,9 +77,9 @@ class _Summed(torch.autograd.Function):
         grad_ND = torch.empty_like(inputs_ND)
         grad_VD = torch.zeros_like(weight_VD) if wants_weight else None
         grad_V = torch.zeros_like(bias_V) if bias_V is not None and wants_bias else None
-        total = torch.zeros((), dtype=_wide(dtype))
-        step = chunk_rows(len(weight_VD))
-        with torch.autocast("cpu", enabled=False):
+        total = torch.zeros((), dtype=_wide(dtype), device=hidden_ND.device)
+        step = chunk_rows(len(weight_VD), hidden_ND.device.type)
+        with torch.autocast(hidden_ND.device.type, enabled=False):
             for start in range(0, len(hidden_ND), step):
                 rows = slice(start, start + step)
                 products_NV = _products(inputs_ND[rows], table_VD, bias_V).requires_grad_()

@@ -30,6 +30,7 @@ from paredown.errors import ConfigError, UnsupportedError
 from paredown.kernels.probe import resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.device import check_device
 from paredown.models.decoder.write import write_decoder
 from paredown.models.files.output_folder import check_output_folder
 from paredown.models.text.tokenizer import Tokenizer
@@ -90,8 +91,9 @@ class Pair:
     peers: Peers | None = None
 
     def check(self, config: DistillConfig) -> None:
-        """Raises UnsupportedError for a student whose weights are no floats, and for vocabularies
-        that differ where the method compares distributions."""
+        """Raises UnsupportedError for a student whose weights are no floats, for vocabularies that
+        differ where the method compares distributions, and for a GPU that PyTorch does not see."""
+        check_device(config.train.device)
         require_floats(self.student)
         if not find_method(config.method).needs_teacher:
             return
@@ -168,7 +170,9 @@ def _training(student: Decoder, pair: Pair, config: DistillConfig, data: Trainin
     method = find_method(config.method)
     teacher = None
     if method.needs_teacher:
-        teacher = DecoderTeacher.load(pair.teacher, config.train.chosen_arithmetic)
+        teacher = DecoderTeacher.load(
+            pair.teacher, config.train.chosen_arithmetic, config.train.device
+        )
     setting = Setting(
         student=student,
         teacher=teacher,
@@ -209,6 +213,7 @@ def _size(pair: Pair, config: DistillConfig, data: TrainingData) -> TrainingSize
         row_tokens=data.rows.num_tokens,
         step_rows=config.train.step_rows(data.rows.num_tokens),
         arithmetic=config.train.chosen_arithmetic,
+        device=config.train.device,
         teacher=teacher if method.needs_teacher else None,
         keeps_best=data.held_out is not None,
         sampled_tokens=_sampled_tokens(config) if method.samples else 0,

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from paredown.spec.device import Device
+
 # A part of a step, in tokens: large enough for efficient products of matrices.
-_PART_TOKENS = 2048
+_PART_TOKENS = {"cpu": 2048, "cuda": 16384}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +21,14 @@ class Layout:
     recomputes: bool
 
 
-def layouts(step_rows: int, num_tokens: int, num_threads: int) -> Iterator[Layout]:
+def layouts(
+    step_rows: int, num_tokens: int, num_threads: int, device: Device = "cpu"
+) -> Iterator[Layout]:
     """Yields the layouts of steps of `step_rows` rows of `num_tokens` tokens: the fastest first,
-    then those that take ever less memory."""
-    part_rows = max(1, min(_PART_TOKENS // num_tokens, -(-step_rows // num_threads)))
-    workers = min(num_threads, -(-step_rows // part_rows))
+    then those that take ever less memory. A GPU computes one part at a time."""
+    most_workers = num_threads if device == "cpu" else 1
+    part_rows = max(1, min(_PART_TOKENS[device] // num_tokens, -(-step_rows // most_workers)))
+    workers = min(most_workers, -(-step_rows // part_rows))
     yield _layout(part_rows, workers, num_threads, recomputes=False)
     if workers > 1:
         yield _layout(part_rows, 1, num_threads, recomputes=False)

@@ -20,8 +20,9 @@ from paredown.distill.chunked_logits import chunk_rows
 from paredown.distill.forward import layer_positions
 from paredown.distill.layout import Layout, layouts
 from paredown.errors import CapacityError
-from paredown.kernels.probe import available_memory_bytes
+from paredown.models.decoder.device import check_device, free_bytes
 from paredown.models.decoder.layer import Layer
+from paredown.spec.device import Device
 from paredown.spec.layer import LayerSpec
 from paredown.spec.model import ModelSpec
 from paredown.units import MEBI, format_bytes
@@ -60,9 +61,8 @@ class TrainingMemory:
         """The bytes to come."""
         return self.total - self.base
 
-    def require(self) -> None:
-        """Raises CapacityError, with the arithmetic, if they do not fit now."""
-        available = available_memory_bytes()
+    def require(self, available: int) -> None:
+        """Raises CapacityError, with the arithmetic, if they do not fit."""
         if self.growth <= available:
             return
         terms = {name: size for name, size in asdict(self).items() if name != "base"}
@@ -89,6 +89,7 @@ class TrainingSize:
     row_tokens: int
     step_rows: int
     arithmetic: Arithmetic
+    device: Device = "cpu"
     teacher: ModelSpec | None = None
     grid_bytes: int = 0
     prepare: Callable[[Layer], None] | None = None
@@ -102,7 +103,7 @@ class TrainingSize:
         worker = max(gradients, self._worker_bytes(layout))
         width = 2 if self.arithmetic == "bf16" else 4
         return TrainingMemory(
-            base=resident_bytes(),
+            base=resident_bytes() if self.device == "cpu" else 0,
             libraries=_LIBRARY_BYTES,
             student=4 * (self.spec.num_parameters() + self.keeps_best * self.num_trained)
             + self.grid_bytes,
@@ -133,7 +134,7 @@ class TrainingSize:
 
     def _head_bytes(self, tokens: int) -> int:
         vocab, hidden = self.spec.vocab_size, self.spec.hidden_size
-        chunk = _CHUNK_COPIES * 4 * min(tokens, chunk_rows(vocab)) * vocab
+        chunk = _CHUNK_COPIES * 4 * min(tokens, chunk_rows(vocab, self.device)) * vocab
         cast = 2 * vocab * hidden if self.arithmetic == "bf16" else 0
         return chunk + cast + (8 * vocab * hidden if self.trains_tables else 0)
 
@@ -176,13 +177,15 @@ def pooled(num_bytes: int) -> int:
 
 def choose_layout(size: TrainingSize, num_threads: int) -> tuple[Layout, TrainingMemory]:
     """Returns the fastest layout that fits in memory now, and its prediction. Raises CapacityError
-    where even the smallest does not fit."""
-    available = available_memory_bytes()
-    for layout in layouts(size.step_rows, size.row_tokens, num_threads):
+    where even the smallest does not fit, and UnsupportedError for a GPU that PyTorch does not
+    see."""
+    check_device(size.device)
+    available = free_bytes(size.device)
+    for layout in layouts(size.step_rows, size.row_tokens, num_threads, size.device):
         memory = size.predict(layout)
         if memory.growth <= available:
             return layout, memory
-    memory.require()
+    memory.require(available)
     return layout, memory
 
 

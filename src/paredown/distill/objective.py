@@ -62,7 +62,7 @@ def logit_total(
     recomputes: bool,
 ) -> Tensor:
     """Runs the student and returns the sum of what `losses` makes of the targets' logits."""
-    with computing(arithmetic):
+    with computing(arithmetic, batch.device_type):
         x_BTD = run_layers(student, batch, recomputes=recomputes)
         normed_ND = student.final_norm(x_BTD.flatten(0, 1)[batch.places()])
     return summed_losses(student, normed_ND, losses, arithmetic)

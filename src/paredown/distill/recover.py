@@ -126,7 +126,7 @@ def _training(
     fuse_attention(student)
     teacher = None
     if config.loss.needs_teacher:
-        teacher = DecoderTeacher.load(original, config.train.chosen_arithmetic)
+        teacher = DecoderTeacher.load(original, config.train.chosen_arithmetic, config.train.device)
     return Training(
         student=student,
         parameters=trained_parameters(student, trains_tables=config.trains_tables),
@@ -148,6 +148,7 @@ def _size(
         row_tokens=rows.num_tokens,
         step_rows=config.train.step_rows(rows.num_tokens),
         arithmetic=config.train.chosen_arithmetic,
+        device=config.train.device,
         teacher=original.spec if config.loss.needs_teacher else None,
     )
 

@@ -16,6 +16,7 @@ from paredown.distill.chunked_logits import chunk_logits
 from paredown.distill.forward import fuse_attention, run_layers
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
+from paredown.spec.device import Device
 
 # Returns the logarithms of the teacher's probabilities, [n, V], for a slice of a batch's targets.
 LogProbabilities = Callable[[slice], Tensor]
@@ -38,9 +39,11 @@ class DecoderTeacher:
     arithmetic: Arithmetic
 
     @classmethod
-    def load(cls, checkpoint: Checkpoint, arithmetic: Arithmetic) -> "DecoderTeacher":
+    def load(
+        cls, checkpoint: Checkpoint, arithmetic: Arithmetic, device: Device = "cpu"
+    ) -> "DecoderTeacher":
         """Loads the model; its matrices are rounded once to the dtype they are multiplied in."""
-        decoder = Decoder.from_checkpoint(checkpoint)
+        decoder = Decoder.from_checkpoint(checkpoint, device=device)
         fuse_attention(decoder)
         if arithmetic == "bf16":
             for module in decoder.modules():
@@ -49,7 +52,7 @@ class DecoderTeacher:
         return cls(decoder=decoder, arithmetic=arithmetic)
 
     def predict(self, batch: Batch) -> LogProbabilities:
-        with torch.no_grad(), computing(self.arithmetic):
+        with torch.no_grad(), computing(self.arithmetic, batch.device_type):
             x_BTD = run_layers(self.decoder, batch)
             normed_ND = self.decoder.final_norm(x_BTD.flatten(0, 1)[batch.places()])
         logits = chunk_logits(self.decoder, normed_ND, self.arithmetic)

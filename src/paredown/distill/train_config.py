@@ -8,6 +8,7 @@ from paredown.distill.arithmetic import Arithmetic, choose_arithmetic
 from paredown.distill.budget import Budget
 from paredown.distill.schedule import Schedule
 from paredown.errors import ConfigError
+from paredown.spec.device import Device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,8 @@ class TrainConfig:
     `learning_rate`           the highest one; it falls to `final_learning_rate` (schedule.py)
     `warmup_share`            the share of the run in which it rises
     `batch_tokens`            tokens of a step, rounded down to whole rows, at least one
-    `arithmetic`              of products; None is the fastest of this processor
+    `device`                  where it is computed
+    `arithmetic`              of products; None is the fastest of the device
     `num_threads`             None is all cores
     `seed`                    of the order of the rows
     `save_every_s`            after so many seconds the run is saved, and less often where that
@@ -33,6 +35,7 @@ class TrainConfig:
     warmup_share: float = 0.05
     batch_tokens: int = 4096
     optimizer: AdamWConfig = field(default_factory=AdamWConfig)
+    device: Device = "cpu"
     arithmetic: Arithmetic | None = None
     num_threads: int | None = None
     seed: int = 0
@@ -63,7 +66,7 @@ class TrainConfig:
 
     @property
     def chosen_arithmetic(self) -> Arithmetic:
-        return self.arithmetic or choose_arithmetic()
+        return self.arithmetic or choose_arithmetic(self.device)
 
     def step_rows(self, row_tokens: int) -> int:
         """Returns how many rows of `row_tokens` tokens a step reads."""
@@ -78,6 +81,7 @@ class TrainConfig:
                 self.batch_tokens,
                 self.optimizer,
                 self.chosen_arithmetic,
+                self.device,
                 self.seed,
             )
         )

@@ -30,6 +30,7 @@ from paredown.distill.training_folder import TrainingFolder
 from paredown.errors import TrainingError
 from paredown.models.decoder.decoder import Decoder
 from paredown.progress import OnProgress, time_left
+from paredown.spec.device import Device
 from paredown.units import format_duration
 
 # A state is saved again no sooner than after so many times the seconds that saving it took.
@@ -98,8 +99,8 @@ def train(
     on_progress: OnProgress | None = None,
 ) -> TrainResult:
     """Trains the student in place. A run whose `folder` holds a state goes on from it, in the
-    layout it began with. On one machine it ends in the same bits as an unbroken run, if the budget
-    is in tokens.
+    layout it began with. On one machine's processor it ends in the same bits as an unbroken run, if
+    the budget is in tokens. On a GPU the student is there while it trains.
 
     Raises ConfigError for a budget smaller than one step, TrainingError when a loss or a gradient
     is no number or the source fails (the folder then has the state before that step), and
@@ -112,6 +113,7 @@ def train(
     for parameter in parameters:
         parameter.requires_grad_(True)
     try:
+        _move(training, config.device)
         with torch.random.fork_rng(devices=[]):
             run = _Run(training, config, layout, folder)
             run.to_the_end(on_progress)
@@ -119,6 +121,14 @@ def train(
     finally:
         for parameter in parameters:
             parameter.requires_grad_(False)
+        _move(training, "cpu")
+
+
+def _move(training: Training, device: Device) -> None:
+    """Moves all that is trained, and what the student computes it with."""
+    for parameter in training.parameters.values():
+        parameter.data = parameter.data.to(device)
+    training.student.to(device)
 
 
 class _Run:
@@ -135,9 +145,8 @@ class _Run:
         self._peers = training.peers
         self._writes = self._peers is None or self._peers.is_first
         self._folder = folder
-        self._optimizer = AdamW(
-            training.parameters, config.optimizer, training.held, training.rate_factors
-        )
+        held = {name: mask.to(config.device) for name, mask in training.held.items()}
+        self._optimizer = AdamW(training.parameters, config.optimizer, held, training.rate_factors)
         self._layout = layout
         self._step_tokens = training.source.step_tokens
         self._records: list[StepRecord] = []
@@ -168,9 +177,14 @@ class _Run:
         arithmetic, layout = self._config.chosen_arithmetic, self._layout
 
         def loss(part: Batch) -> Tensor:
-            return self._training.objective.total(
-                self._training.student, part, arithmetic, recomputes=layout.recomputes
-            )
+            # What models make beside their weights, such as positions, lies there too.
+            with torch.device(self._config.device):
+                return self._training.objective.total(
+                    self._training.student,
+                    part.to(self._config.device),
+                    arithmetic,
+                    recomputes=layout.recomputes,
+                )
 
         parameters = list(self._training.parameters.values())
         with GradientWorkers(parameters, loss, layout.num_workers, layout.threads_each) as workers:
@@ -243,7 +257,8 @@ class _Run:
     def _batch(self, number: int) -> Batch:
         """Returns the batch of a step. Where its source fails, the state before it is kept."""
         try:
-            return self._training.source.batch(number, self._training.student)
+            with torch.device(self._config.device):
+                return self._training.source.batch(number, self._training.student)
         except TrainingError:
             self._save()
             raise

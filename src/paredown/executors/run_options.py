@@ -7,12 +7,12 @@ from paredown.errors import ConfigError
 from paredown.executors.cache_config import CacheConfig
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.device import Device
 from paredown.spec.kv_choice import KVChoice
 from paredown.spec.weight import ActivationDType
 
 ExecutorName = Literal["native", "torch"]
 ExecutorChoice = Literal["auto", "native", "torch"]
-Device = Literal["cpu", "cuda"]
 
 
 class RunKeywords(TypedDict, total=False):

@@ -10,6 +10,7 @@ from paredown.compress.trainable_schemes import check_trainable_schemes
 from paredown.distill.quantized.train_config import quantized_train_config
 from paredown.distill.train_config import TrainConfig
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.device import check_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,12 @@ class StagedRecipe:
 
 def train_config(step: RecoverStep, num_threads: int | None = None) -> TrainConfig:
     """Returns how a recovery trains. Raises ConfigError for a budget of nothing."""
-    return TrainConfig(num_tokens=step.num_tokens, minutes=step.minutes, num_threads=num_threads)
+    return TrainConfig(
+        num_tokens=step.num_tokens,
+        minutes=step.minutes,
+        num_threads=num_threads,
+        device=step.device,
+    )
 
 
 def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
@@ -42,6 +48,7 @@ def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
             found = replace(source, spec=spec)
         checked = check_recipe(found, stage.passes)
         if stage.recover is not None:
+            check_device(stage.recover.device)
             train = train_config(stage.recover)
             train.budget.check(train.batch_tokens)
         if stage.train is not None:
@@ -50,6 +57,7 @@ def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
                 stage.train,
                 {name: one for name, one in checked.schemes.items() if name in layers},
             )
+            check_device(stage.train.device)
             train = quantized_train_config(stage.train).train
             train.budget.check(train.batch_tokens)
         name = checked.recipe.name

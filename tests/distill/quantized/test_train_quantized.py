@@ -134,7 +134,7 @@ def test_bad_starts_are_refused_before_any_work(
     models = TrainedFrom(start=start, original=original)
     with pytest.raises(ConfigError, match="shorter than one step"):
         train(models, tmp_path / "out", short)
-    monkeypatch.setattr("paredown.distill.memory.available_memory_bytes", lambda: 1 << 20)
+    monkeypatch.setattr("paredown.distill.memory.free_bytes", lambda device: 1 << 20)
     with pytest.raises(CapacityError, match="does not fit"):
         train(models, tmp_path / "out", SETTINGS)
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from paredown.compress.compress import compress
 from paredown.errors import CapacityError, ConfigError, UnsupportedError
 from paredown.executors.load import load_executor, start_loading
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import Device, RunOptions
+from paredown.executors.run_options import RunOptions
 from paredown.executors.torch import loading
 from paredown.executors.torch.memory_plan import plan_memory
 from paredown.kernels.thread_plan import ThreadPlan
@@ -20,6 +20,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.resolve import resolve_model
 from paredown.spec.context import Context
+from paredown.spec.device import Device
 from paredown.spec.kv import KVSpec
 
 OPTIONS = RunOptions(executor="torch", num_pages=8, threads=ThreadPlan.resolve(1))

@@ -15,9 +15,10 @@ from fakes.torch_twin import torch_twin
 from fakes.unequal_layers import unequal_spec
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import Executor, SequenceSlice
-from paredown.executors.run_options import Device, RunOptions
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.device import Device
 from paredown.spec.kv import KVDType, KVSpec
 
 TEXT = np.random.default_rng(1).integers(0, VOCAB_SIZE, 60).tolist()

@@ -5,10 +5,10 @@ import torch
 
 from drivers.devices import DEVICES
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import Device
 from paredown.executors.torch.sight import look, padded
 from paredown.executors.torch.tiles import QueryPage
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.device import Device
 
 SINKS = AttentionSinks(num_sink_tokens=20, window=30)
 PART = SequenceSlice(token_ids=[1] * 80, start=80, pages=list(range(30, 40)), num_logits=0)

@@ -11,8 +11,8 @@ from fakes.native_twin import random_decoder
 from fakes.torch_twin import torch_twin
 from fakes.unequal_layers import unequal_spec
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import Device
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.device import Device
 from paredown.spec.kv import KVSpec
 
 VOCAB_SIZE = 61

@@ -17,12 +17,13 @@ from fakes.tiny_models import DECODER_VARIANTS, VARIANTS, VOCAB_SIZE
 from fakes.torch_twin import torch_twin
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import Device, RunOptions
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
+from paredown.spec.device import Device
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KVDType, KVSpec
 

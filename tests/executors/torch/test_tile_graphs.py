@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from drivers.devices import CUDA
-from paredown.executors.run_options import Device
 from paredown.executors.torch.tile_graphs import TileGraphs, run_plainly
+from paredown.spec.device import Device
 
 
 def compute(x_SD: Tensor, shift: Tensor | None, weight_DD: Tensor) -> tuple[Tensor, ...]:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import Device
 from paredown.executors.torch import tiles
 from paredown.executors.torch.tiles import TILE_FORMS, TileForm, Tiles
+from paredown.spec.device import Device
 
 GPU = TILE_FORMS["cuda"]
 

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from paredown.cli.options.training import add_train_device_argument
 from paredown.distill.data.training_data import (
     DEFAULT_HELD_OUT,
     DEFAULT_ROW_TOKENS,
@@ -127,6 +128,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         help="tokens of a step (default %(default)s)",
         metavar="N",
     )
+    add_train_device_argument(group)
     group.add_argument(
         "--seed", type=int, default=0, help="of the order of the rows (default 0)", metavar="N"
     )
@@ -145,6 +147,7 @@ def distill_config(args: argparse.Namespace) -> DistillConfig:
         learning_rate=args.learning_rate,
         final_learning_rate=args.learning_rate / 10,
         batch_tokens=args.batch_tokens,
+        device=args.train_device,
         seed=args.seed,
         log=args.log,
     )

@@ -6,8 +6,9 @@ from typing import get_args
 from paredown.cli.options.activations import add_activations_argument
 from paredown.cli.options.attention_sinks import attention_sinks
 from paredown.executors.cache_config import CacheConfig
-from paredown.executors.run_options import Device, ExecutorChoice, RunKeywords, RunOptions
+from paredown.executors.run_options import ExecutorChoice, RunKeywords, RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.device import Device
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:

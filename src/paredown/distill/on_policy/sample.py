@@ -37,7 +37,7 @@ def sample(
     assert teacher is not None or teacher_share == 0
     for decoder in (student, *([] if teacher is None else [teacher.decoder])):
         sampling.check(decoder.spec)
-    with torch.no_grad(), computing(sampling.arithmetic):
+    with torch.no_grad(), computing(sampling.arithmetic, student.device.type):
         drawing = _Drawing(student, sampling, step, teacher)
         for number in range(sampling.max_new_tokens):
             drawing.draw(number, teacher_share)
@@ -67,7 +67,7 @@ class _Drawing:
         self._log_p_BT = torch.zeros(self._tokens_BT.shape)
         self._running_R = torch.arange(len(prompts))
         self._is_open_R = torch.ones(len(prompts), dtype=torch.bool)
-        self._draws_BN = torch.from_numpy(sampling.draws(step))
+        self._draws_BN = torch.from_numpy(sampling.draws(step)).to(student.device)
         self._temperature = sampling.temperature
         self._vocab_size = student.spec.vocab_size
         self._student = CachedDecoder(student, num_places)

@@ -41,6 +41,7 @@ def quantized_train_config(step: TrainStep, num_threads: int | None = None) -> Q
             learning_rate=rate,
             final_learning_rate=_FINAL_SHARE * rate,
             batch_tokens=_BATCH_TOKENS,
+            device=step.device,
             num_threads=num_threads,
         ),
         loss=_LOSSES[step.method],

@@ -119,7 +119,9 @@ def train_quantized(
         fuse_attention(student)
         teacher = None
         if config.loss.needs_teacher:
-            teacher = DecoderTeacher.load(original, config.train.chosen_arithmetic)
+            teacher = DecoderTeacher.load(
+                original, config.train.chosen_arithmetic, config.train.device
+            )
         training = Training(
             student=student,
             parameters=quantized_parameters(student, config.grids),
@@ -192,6 +194,7 @@ def _size(
         row_tokens=rows.num_tokens,
         step_rows=config.train.step_rows(rows.num_tokens),
         arithmetic=config.train.chosen_arithmetic,
+        device=config.train.device,
         teacher=original.spec if config.loss.needs_teacher else None,
         grid_bytes=12 * num_scales + (0 if trains_codes else num_codes),
         prepare=prepare,

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from paredown.errors import UnsupportedError
 from paredown.executors.page_memory import planned_kv
-from paredown.executors.run_options import Device, RunOptions
-from paredown.executors.torch.device import check_device, free_bytes
+from paredown.executors.run_options import RunOptions
 from paredown.executors.torch.expert_tiles import mix_tile
 from paredown.executors.torch.memory_plan import plan_memory
 from paredown.executors.torch.pages import check_kept
@@ -13,8 +12,10 @@ from paredown.executors.torch.torch_executor import TorchExecutor
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.device import check_device, free_bytes
 from paredown.models.decoder.layer import Layer
 from paredown.spec.context import Context
+from paredown.spec.device import Device
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import ModelSpec
 

@@ -2,10 +2,10 @@
 
 from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
-from paredown.executors.run_options import Device
 from paredown.executors.torch.sight import padded
 from paredown.executors.torch.tiles import TILE_FORMS
 from paredown.spec.context import Context
+from paredown.spec.device import Device
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import Device
+from paredown.spec.device import Device
 from paredown.spec.kv import PAGE_SIZE
 
 

@@ -14,9 +14,7 @@ import torch
 
 from paredown.executors.core_sampler import CoreSampler
 from paredown.executors.protocol import SequenceSlice, moved_on
-from paredown.executors.run_options import Device
 from paredown.executors.sampler import SamplingState
-from paredown.executors.torch.device import exact_products
 from paredown.executors.torch.drafts import check_drafts, write_drafts
 from paredown.executors.torch.paged_decoder import PagedDecoder
 from paredown.executors.torch.pages import Pages
@@ -26,7 +24,9 @@ from paredown.executors.torch.tiles import Tiles
 from paredown.kernels.probe import processor_name
 from paredown.kernels.thread_plan import MAX_DECODE_TOKENS, ThreadPlan
 from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.device import exact_products
 from paredown.spec.context import Context
+from paredown.spec.device import Device
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import ModelSpec

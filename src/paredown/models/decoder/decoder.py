@@ -48,6 +48,10 @@ class Decoder(nn.Module):
         decoder.requires_grad_(False)
         return decoder.eval()
 
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
     def forward(self, token_ids_BT: Tensor) -> Tensor:
         """Returns the logits [B, T, V] of each position's next token."""
         x_BTD = self.embed(token_ids_BT)

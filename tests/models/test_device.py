@@ -12,8 +12,8 @@ from fakes.native_twin import random_decoder
 from fakes.torch_twin import torch_twin
 from fakes.unequal_layers import unequal_spec
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import Device
-from paredown.executors.torch.device import exact_products, free_bytes
+from paredown.models.decoder.device import exact_products, free_bytes
+from paredown.spec.device import Device
 from paredown.spec.kv import KVSpec
 
 LIBRARIES = torch.backends.cuda.matmul, mkldnn.matmul

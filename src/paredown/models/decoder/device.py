@@ -9,8 +9,8 @@ import torch
 from torch.backends import mkldnn
 
 from paredown.errors import ConfigError, UnsupportedError
-from paredown.executors.run_options import Device
 from paredown.kernels.probe import available_memory_bytes
+from paredown.spec.device import Device
 
 
 def check_device(device: Device) -> None:
@@ -24,7 +24,8 @@ def check_device(device: Device) -> None:
         raise UnsupportedError(
             "PyTorch sees no GPU",
             seen=f"device {device}, PyTorch {torch.__version__}",
-            remedy="Use --device cpu, or install a build of PyTorch for this GPU.",
+            remedy="Compute on the processor (--device cpu, --train-device cpu), or install a "
+            "build of PyTorch for this GPU.",
         )
 
 
