@@ -107,7 +107,7 @@ def run(
             found[name] = measure_cut(measured, step, args.ways, models.part(name))
             show_cut(name, found[name])
     else:
-        found = measure_bytes(measured, models, report)
+        found = measure_bytes(measured, models, args.cut, report)
     return found
 
 

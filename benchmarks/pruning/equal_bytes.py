@@ -38,18 +38,23 @@ _ROUNDS = 7
 
 
 def measure_bytes(
-    measured: Measured, models: KeptModels, on_progress: OnProgress
+    measured: Measured, models: KeptModels, recovered_cuts: list[str], on_progress: OnProgress
 ) -> dict[str, Any]:
     """Returns the figures of every model: those quantized alone, pruned and quantized, pruned,
     recovered and quantized, and sparse and quantized. `models` may have the recovered ones from a
-    measurement of cuts; otherwise they are made."""
+    measurement of cuts; otherwise they are made. Only `recovered_cuts` are recovered."""
     recover = f"-recover-{measured.num_tokens}"
     cut_names = [
         f"{name_of(cut, measured.source.spec.num_layers)}-{form}"
         for cut, forms in CUT_FORMATS.items()
         for form in forms
     ]
-    recovered = [name.replace("-gptq", f"{recover}-gptq") for name in cut_names if "gptq" in name]
+    recovered = [
+        f"{name_of(cut, measured.source.spec.num_layers)}{recover}-{form}"
+        for cut in recovered_cuts
+        for form in CUT_FORMATS[cut]
+        if "gptq" in form
+    ]
     names = [*QUANTIZED, *cut_names, *recovered, *SPARSE]
     texts = RecipeTexts(
         calibration=measured.calibration,

@@ -75,7 +75,7 @@ def test_codes_are_trained_on_a_gpu(
     start = tmp_path / "start"
     compress(pair.teacher, start, recipe)
     models = TrainedFrom(start=Checkpoint.open(start), original=pair.teacher, floats=pair.teacher)
-    losses = []
+    losses, moved = [], []
     for device in ("cpu", "cuda"):
         settings = QuantizedTrainConfig(
             train=config(6 * 96, batch_tokens=96, learning_rate=1e-3, device=device),
@@ -83,8 +83,11 @@ def test_codes_are_trained_on_a_gpu(
         )
         done = train_quantized(models, tmp_path / device, settings, ROWS)
         losses.append([record.loss for record in done.training.records])
+        moved.append(done.moved_share)
+    # Later steps differ by more: a sum of another order may round an input to another code.
     assert losses[1][0] == pytest.approx(losses[0][0], rel=1e-2, abs=1e-4)
-    assert losses[1] == pytest.approx(losses[0], rel=0.1, abs=1e-3)
+    assert moved[1] == pytest.approx(moved[0], rel=0.2)
+    assert (moved[1] > 0) == trains_codes
 
 
 @pytest.mark.gpu
