@@ -1,11 +1,14 @@
 """Measures the cost of pruning and its gain, on the built-in model or on SmolLM2.
 
-    python -m benchmarks.pruning layers zeros cuts bytes [--model builtin|FOLDER] [--json OUT]
+    python -m benchmarks.pruning layers zeros cuts bytes cost [--model FOLDER] [--json OUT]
+    python -m benchmarks.pruning speed [--model FOLDER | --shape llama-3.2-1b --shape-layers 8]
 
 layers  the error of every layer by every method, at half of the weights
 zeros   perplexity at half of the weights, 4 of 8 and 2 of 4
 cuts    a quarter of the neurons, or a share of the layers, before and after recovery
 bytes   pruned models beside quantized ones of equal bytes and equal speed
+cost    time and peak memory of the methods beside those of GPTQ
+speed   prefill and decode of cut shapes beside the removed share of FLOPs and bytes
 
 Texts are those of the classic books under PAREDOWN_DATA: calibration and training from the training
 split, perplexity and KL divergence on the test split, which shares no author with it.
@@ -20,25 +23,30 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.checkpoints.shapes import CONFIGS
 from benchmarks.kept_models import KeptModels, kept_models
+from benchmarks.pruning.cost import RECIPES, measure_cost, show_cost
 from benchmarks.pruning.cuts import Measured, cut_of, measure_cut
 from benchmarks.pruning.equal_bytes import measure_bytes
 from benchmarks.pruning.layers import METHODS, measure_layers
+from benchmarks.pruning.speed import measure_speed, shorter, show_speed
 from benchmarks.pruning.zeros import METHODS as ZERO_METHODS
 from benchmarks.pruning.zeros import PATTERNS, REFINED, gap_closed, measure_zeros
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import choose_text
 from paredown.executors.protocol import LoadedExecutor
-from paredown.kernels.probe import processor_name
+from paredown.kernels.probe import default_num_threads, processor_name
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.config import spec_from_config
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.model import ModelSpec
 
-PARTS = ("layers", "zeros", "cuts", "bytes")
+PARTS = ("layers", "zeros", "cuts", "bytes", "cost", "speed")
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--model", help="a folder (default: the built-in model)")
@@ -56,9 +64,17 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="keeps cut and trained models, and goes on from them"
     )
-    parser.add_argument("--recipes", nargs="+", help="of zeros (default: all)")
+    parser.add_argument("--recipes", nargs="+", help="of zeros and cost (default: all)")
+    parser.add_argument("--shape", choices=CONFIGS, help="of speed, in place of the model's")
+    parser.add_argument("--shape-layers", type=int, help="its first layers (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="of cost and speed")
+    parser.add_argument("--threads", type=int, default=default_num_threads(), help="of speed")
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
     measured = prepare(args)
     found: dict[str, Any] = {"machine": processor_name(), "model": args.model or "built-in"}
     settings = {
@@ -106,9 +122,29 @@ def run(
             step = cut_of(name, measured.source.spec.num_layers)
             found[name] = measure_cut(measured, step, args.ways, models.part(name))
             show_cut(name, found[name])
-    else:
+    elif part == "bytes":
         found = measure_bytes(measured, models, args.cut, report)
+    elif part == "cost":
+        names = args.recipes or [*RECIPES]
+        found = measure_cost(measured.source.path, names, args.samples, args.rounds, report)
+        show_cost(found)
+    else:
+        spec = speed_spec(measured, args)
+        found = {"rows": measure_speed(spec, args.threads, args.rounds, report_count)}
+        show_speed(found["rows"])
     return found
+
+
+def speed_spec(measured: Measured, args: argparse.Namespace) -> ModelSpec:
+    """Returns the shape whose cuts are timed."""
+    spec = measured.source.spec
+    if args.shape is not None:
+        spec = spec_from_config(dict(CONFIGS[args.shape]))
+    return spec if args.shape_layers is None else shorter(spec, args.shape_layers)
+
+
+def report_count(done: int, total: int) -> None:
+    report("round", done / total)
 
 
 def report(what: str, share: float) -> None:

@@ -1,5 +1,9 @@
-"""Reports from users of comparable tools: zeros that move, layers passed over, shares told wrong
-(C01, C05, C11)."""
+"""Reports from users of comparable tools: zeros that move, layers passed over, shares told wrong,
+configs that do not say what the tensors are (C01, C05, C09, C11).
+
+C03 is in cut/test_cut_runs.py, and C07 in tests/distill/test_recover.py,
+tests/distill/quantized/test_train_quantized.py and tests/jobs/test_run_recipe.py.
+"""
 
 import json
 from pathlib import Path
@@ -14,8 +18,14 @@ from transformers.utils.quantization_config import CompressedTensorsConfig
 from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
+from paredown.compress.cut.cut import cut
+from paredown.compress.cut.ffn import CutNeurons
+from paredown.compress.cut.heads import CutHeads
 from paredown.compress.recipe_file import parse_recipe
+from paredown.compress.recipe_names import find_recipe
+from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder
 
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
 QUANTIZED = ["int4-g32", "int4-g32-asym", "gptq-int4-g32", "gptq-int4-g32-asym", "int8", "fp8"]
@@ -148,3 +158,40 @@ def test_a_recorded_share_is_held_however_small(
         values = after.linear(role, 0).dequantize()
         name = f"{after.linear_name(role, 0)}.weight"
         assert (values[before[name].numpy() == 0] == 0).all()
+
+
+@pytest.mark.parametrize("score", ["obs", "taylor"])
+def test_a_cut_config_says_what_the_tensors_are(
+    calibration: Calibration, tmp_path: Path, score: str
+) -> None:
+    """Scores of the whole model want another width in each layer; all layers get one. Half of the
+    heads leave a hidden size that is no longer heads times their size."""
+    sizes = {"hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 3}
+    heads = {"num_attention_heads": 6, "num_key_value_heads": 6, "initializer_range": 0.15}
+    model = make_model("llama", torch.float32, 0, **sizes, **heads)
+    model.model.layers[1].mlp.down_proj.weight.data *= 0.01
+    model.save_pretrained(tmp_path / "model")
+    source = Checkpoint.open(tmp_path / "model")
+    assert source.spec.layers[0].attention.head_dim == 16
+    steps = (CutNeurons(share=0.37, score=score), CutHeads(share=0.5))
+    cut(source, tmp_path / "out", steps, calibration)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (config["intermediate_size"], config["hidden_size"], config["head_dim"]) == (160, 96, 16)
+    assert (config["num_attention_heads"], config["num_key_value_heads"]) == (3, 3)
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights(tmp_path / "out").items()}
+    for layer in range(3):
+        before = f"model.layers.{layer}"
+        assert shapes[f"{before}.mlp.down_proj.weight"] == (96, 160)
+        assert shapes[f"{before}.self_attn.o_proj.weight"] == (96, 48)
+    loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        theirs = loaded.eval()(ids).logits
+    ours = Decoder.from_checkpoint(Checkpoint.open(tmp_path / "out"))(ids)
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_the_hidden_width_is_no_unit_of_a_cut() -> None:
+    with pytest.raises(ConfigError, match="ffn, heads, layers, experts"):
+        find_recipe("prune-hidden-10")

@@ -124,6 +124,26 @@ def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) 
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=0.01)
 
 
+@pytest.mark.parametrize("recipe", ["magnitude-50-int8", "magnitude-2of4", "magnitude-70-int8"])
+def test_zeros_are_counted_as_the_core_holds_them(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")  # the rest may be bf16
+    sizes = {"hidden_size": 512, "intermediate_size": 1024, "vocab_size": 320}
+    model = make_model("llama", torch.bfloat16, 0, **sizes, initializer_range=0.15)
+    model.save_pretrained(tmp_path / "model")
+    compress(Checkpoint.open(tmp_path / "model"), tmp_path / "out", recipe)
+    checkpoint = Checkpoint.open(tmp_path / "out")
+    formats = model_formats(checkpoint)
+    memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
+    dense = replace(formats, zeros=())
+    whole = model_memory(checkpoint.spec, dense, batch=1, context=16, step_tokens=1)
+    assert memory.weights < 0.8 * whole.weights
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
+    assert executor.weight_bytes == pytest.approx(memory.weights, rel=0.02)
+    assert f"{executor.weight_bytes / whole.weights:.1f}" == f"{memory.weights / whole.weights:.1f}"
+
+
 @pytest.mark.parametrize(
     "name", ["w4a8-g32-qoq", "w4a8-g64-asym-qoq", "w4a8-g32", "w4a8-g32-head-w4a8-g32-qoq"]
 )

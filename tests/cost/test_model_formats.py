@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
+from paredown.cost.model_formats import ModelFormats, ZeroWeights, kv_element_bytes, unit_of
 from paredown.formats.table import FORMATS
 from paredown.spec.kv import KV_DTYPES, KVDType
 from paredown.spec.weight import SHORT_BF16_BITS, WeightSpec
@@ -81,3 +81,34 @@ def test_names_say_what_differs() -> None:
     assert mixed.kv_name == "2 bf16 + 2 int4"
     assert mixed.kv_dtypes == ("bf16", "int4")
     assert ModelFormats(kv_dtype="fp8").kv_dtypes == ("fp8",)
+
+
+@pytest.mark.parametrize(
+    ("name", "zeros", "bits"),
+    [
+        ("bf16", 0.5, 9),
+        ("bf16", 0.46, 16),  # a bitmap would take 9.64
+        ("int8", 0.5, 5),
+        ("int8", 0.33, 6.36),
+        ("int8", 0.32, 8),  # 6.44
+        ("int4-g32", 0.9, 4),
+        ("int8-asym", 0.9, 8),
+        ("fp32", 0.9, 32),
+    ],
+)
+def test_zeros_take_a_bit_where_that_pays(name: str, zeros: float, bits: float) -> None:
+    dense = ModelFormats(linear=FORMATS[name])
+    sparse = replace(dense, zeros=(ZeroWeights(part=1.0, zeros=zeros),))
+    scales = float(dense.linear_bytes(1024)) * 8 - FORMATS[name].bits
+    assert float(sparse.linear_bytes(1024)) * 8 - scales == pytest.approx(bits)
+    gpu = replace(sparse, activation_bytes=2)
+    assert gpu.linear_bytes(1024) == dense.linear_bytes(1024)
+
+
+def test_zeros_of_a_part_save_their_part() -> None:
+    dense = ModelFormats(linear=FORMATS["int8"])
+    parts = (ZeroWeights(part=0.5, zeros=0.75), ZeroWeights(part=0.25, zeros=0.1))
+    sparse = replace(dense, zeros=parts)
+    saved = float(dense.linear_bytes(1024) - sparse.linear_bytes(1024)) * 8
+    assert saved == pytest.approx(0.5 * (8 - 3))
+    assert sparse.name == "int8 with 40% zeros, output bf16, KV bf16"

@@ -65,6 +65,20 @@ def test_cut_prune_recover_and_quantize(model: Path, text: Path, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
+def test_no_stage_fills_the_zeros_of_another(model: Path, text: Path, tmp_path: Path) -> None:
+    """Training and rounding keep the zeros of 2 of 4 (C07)."""
+    run(model, text, tmp_path / "sparse", "magnitude-2of4", verify=None)
+    recipe = "magnitude-2of4-recover-8192-gptq-int4-g32-asym"
+    run(model, text, tmp_path / "out", recipe, verify=None)
+    before, after = Checkpoint.open(tmp_path / "sparse"), Checkpoint.open(tmp_path / "out")
+    for layer in range(3):
+        for role in ("q", "o", "up", "down"):
+            zeros_OI = before.linear(role, layer).dequantize() == 0
+            values_OI = after.linear(role, layer).dequantize()
+            assert (values_OI[zeros_OI] == 0).all(), (role, layer)
+            assert (values_OI != before.linear(role, layer).dequantize()).any()
+
+
 def test_a_cut_alone_is_an_ordinary_checkpoint(model: Path, text: Path, tmp_path: Path) -> None:
     made = run(model, text, tmp_path / "out", "prune-layers-1")
     assert made.written.num_quantized == 0
@@ -210,6 +224,39 @@ def test_pruning_ends_at_the_loss_that_is_allowed(model: Path, text: Path, tmp_p
     assert shares == sorted(shares)
     assert 0 < shares[-1] <= 0.9
     assert find_recipe("sparsegpt-90-to-0.1").needs_calibration
+
+
+def test_pruning_ends_at_the_divergence_that_is_measured(
+    model: Path, text: Path, tmp_path: Path
+) -> None:
+    made = run(model, text, tmp_path / "out", "wanda-90-to-kl-0.02-int8", verify=None)
+    (note,) = (note for note in made.written.notes if note.startswith("pruned"))
+    assert "0.02, measured on" in note
+    assert 0 < made.written.sparsity.share < 0.9
+    assert f"{made.written.sparsity.share:.2%}" in note
+    (pattern,) = set(Checkpoint.open(tmp_path / "out").pruned.values())
+    run(model, text, tmp_path / "same", f"wanda-{pattern}-int8", verify=None)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "same")]
+    assert weights[0] == weights[1]
+
+
+def test_a_divergence_that_a_cut_has_already_leaves_nothing_to_prune(
+    model: Path, text: Path, tmp_path: Path
+) -> None:
+    recipe = "prune-layers-1-magnitude-90-to-kl-0.000001"
+    made = run(model, text, tmp_path / "out", recipe)
+    assert made.written.sparsity is None
+    assert any(note.startswith("nothing pruned") for note in made.written.notes)
+    proof = json.loads((tmp_path / "out" / NAME).read_text())
+    assert any(note.startswith("nothing pruned") for note in proof["notes"])
+
+
+def test_budgets_are_measured_before_codes_are_trained(
+    model: Path, text: Path, tmp_path: Path
+) -> None:
+    recipe = "magnitude-sensitivity-50-qad-int8-8192"
+    made = run(model, text, tmp_path / "out", recipe, verify=None)
+    assert made.written.sparsity.share == pytest.approx(0.5, abs=1e-2)
 
 
 def test_one_threshold_takes_more_from_some_layers(model: Path, text: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paredown.errors import CheckpointError
-from paredown.models.pruned_modules import read_pruned, with_pruned
+from paredown.models.pruned_modules import read_pruned, with_pruned, zeros_share
 
 MODULES = [f"layers.{layer}.{role}" for layer in range(2) for role in "qkvo"]
 
@@ -30,3 +30,11 @@ def test_all_stands_for_the_layers() -> None:
 def test_odd_records_are_refused(record: object) -> None:
     with pytest.raises(CheckpointError, match=r"paredown\.pruned"):
         read_pruned({"paredown": {"pruned": record}}, MODULES)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "share"),
+    [("50", 0.5), ("62.5", 0.625), ("2of4", 0.5), ("2of8", 0.75), ("3of2", 0), ("1e9", 0), ("", 0)],
+)
+def test_the_share_of_a_recorded_pattern(pattern: str, share: float) -> None:
+    assert zeros_share(pattern) == share

@@ -1,8 +1,10 @@
 """Recipes with what a verb's options change in them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from paredown.compress.group_sizes import INPUTS_MARK
+from paredown.compress.prune_names import TO, TO_KL
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import (
     EMBEDDING,
@@ -10,6 +12,7 @@ from paredown.compress.steps import (
     PruneStep,
     QuantizeStep,
     RecoverStep,
+    Step,
     TrainStep,
 )
 from paredown.errors import ConfigError
@@ -106,15 +109,23 @@ def with_train_device(recipe: Recipe, device: Device) -> Recipe:
 
 def with_max_loss(recipe: Recipe, max_loss: float) -> Recipe:
     """Returns the recipe with its pruning ended where the predicted loss reaches `max_loss`. Raises
-    ConfigError if it prunes nothing."""
+    ConfigError if it prunes nothing, or has another limit."""
+    steps = _limited(recipe, lambda step: replace(step, max_loss=max_loss))
+    return replace(recipe, name=f"{recipe.name}-{TO}-{max_loss:g}", steps=steps)
+
+
+def with_max_kl(recipe: Recipe, max_kl: float) -> Recipe:
+    """Returns the recipe with its pruning ended where the measured KL divergence reaches `max_kl`,
+    in nats per token. Raises ConfigError if it prunes nothing, or has another limit."""
+    steps = _limited(recipe, lambda step: replace(step, max_kl=max_kl))
+    return replace(recipe, name=f"{recipe.name}-{TO_KL}-{max_kl:g}", steps=steps)
+
+
+def _limited(recipe: Recipe, limited: Callable[[PruneStep], PruneStep]) -> tuple[Step, ...]:
     if not recipe.prune_steps:
         raise ConfigError(
             "a loss to prune to follows a method that prunes, and the recipe has none",
             seen=recipe.name,
             remedy="Choose one: wanda-90 removes at most 90 %, and ends at the loss.",
         )
-    steps = tuple(
-        replace(step, max_loss=max_loss) if isinstance(step, PruneStep) else step
-        for step in recipe.steps
-    )
-    return replace(recipe, name=f"{recipe.name}-to-{max_loss:g}", steps=steps)
+    return tuple(limited(step) if isinstance(step, PruneStep) else step for step in recipe.steps)

@@ -4,7 +4,8 @@
     max_loss   one share for all modules, as large as the sum of their predicted losses allows
 
 Predicted losses are those of OBS (prune/obs_losses.py), on the inputs that the unpruned model shows
-each module. The budget "sensitivity" is resolved before (jobs/measured_shares.py).
+each module. What is measured is resolved before: the budget "sensitivity"
+(jobs/measured_shares.py) and the limit `max_kl` (jobs/measured_divergence.py).
 """
 
 from collections.abc import Mapping
@@ -97,6 +98,7 @@ def _shares(
     step: PruneStep, names: list[str], checked: CheckedRecipe, curves: Mapping[str, LossCurve]
 ) -> dict[str, Share]:
     assert step.budget != "sensitivity", "jobs/measured_shares.py resolves it"
+    assert step.max_kl is None, "jobs/measured_divergence.py resolves it"
     if step.budget == "global":
         return global_shares(checked.source, names, step.pattern.share)
     if step.max_loss is None:

@@ -26,6 +26,9 @@ from paredown.errors import ConfigError
 
 CUT = "prune"
 RECOVER = "recover"
+# Before the predicted loss at which pruning ends, and the measured KL divergence.
+TO = "to"
+TO_KL = "to-kl"
 # Methods with other options than their defaults.
 NAMED_PRUNERS: dict[str, Pruner] = {"rose": SparseGPT(order="loss")}
 # What the amount in a name is: percent, and for layers a number of them.
@@ -52,7 +55,8 @@ PRUNE_EXPLAINED = f"""  what goes before all of that removes: {PRUNE_SYNTAX}
           PATTERN is percent or n in m: wanda-50, sparsegpt-2of4-int8; then {", ".join(REFINEMENTS)}
           to choose again and to refit: wanda-2of4-swaps-refit; magnitude-global-50 has one
           threshold for the whole model, wanda-sensitivity-50 removes more where it costs less,
-          and wanda-90-to-0.01 ends where the predicted loss reaches that
+          wanda-90-to-0.01 ends where the predicted loss reaches that, and wanda-90-to-kl-0.05
+          where the measured KL divergence does
   recover-  training against the original for tokens or minutes, which needs torch and time:
           prune-ffn-25-recover-500000-int4-g128, prune-layers-2-recover-10m
 """
@@ -99,10 +103,7 @@ def _prune(method: str, words: list[str], name: str) -> PruneStep:
     refinements = []
     while words and words[0] in REFINEMENTS:
         refinements.append(REFINEMENTS[words.pop(0)]())
-    max_loss = None
-    if len(words) > 1 and words[0] == "to" and _NUMBER.fullmatch(words[1]):
-        max_loss = float(words[1])
-        del words[:2]
+    max_loss, max_kl = _limit(words, TO), _limit(words, TO_KL)
     pruner = NAMED_PRUNERS.get(method) or PRUNERS[method.replace("-", "_")]()
     return PruneStep(
         pruner=pruner,
@@ -110,7 +111,19 @@ def _prune(method: str, words: list[str], name: str) -> PruneStep:
         refinements=tuple(refinements),
         budget=budget,
         max_loss=max_loss,
+        max_kl=max_kl,
     )
+
+
+def _limit(words: list[str], mark: str) -> float | None:
+    """Takes a limit, and the mark that it follows, from the front of `words`."""
+    before = mark.split("-")
+    end = len(before)
+    if words[:end] != before or not _NUMBER.fullmatch((words[end:] or [""])[0]):
+        return None
+    limit = float(words[end])
+    del words[: end + 1]
+    return limit
 
 
 def _cut(words: list[str], name: str) -> CutStep:

@@ -7,7 +7,7 @@
   targets: [layers]
   refine: [swaps, refit]
   budget: sensitivity         # alike (the default), global, sensitivity
-  max_loss: 0.01              # without a budget
+  max_loss: 0.01              # without a budget; or max_kl: 0.05
 - method: recover
   tokens: 500000              # or minutes: 10
 """
@@ -55,9 +55,10 @@ def removal_document(step: Removal) -> dict[str, object]:
         "refine": [_name_of(REFINEMENTS, one) for one in step.refinements],
         "budget": step.budget,
         "max_loss": step.max_loss,
+        "max_kl": step.max_kl,
         **options_of(step.pruner),
     }
-    unset: dict[str, object] = {"refine": [], "budget": "alike", "max_loss": None}
+    unset: dict[str, object] = {"refine": [], "budget": "alike", "max_loss": None, "max_kl": None}
     return {key: one for key, one in document.items() if key not in unset or one != unset[key]}
 
 
@@ -79,14 +80,17 @@ def _prune_step(method: str, parts: dict[str, object], where: str) -> PruneStep:
     if not isinstance(refine, list) or not all(one in REFINEMENTS for one in refine):
         raise wrong(f"{where}, refine", refine, f"a list of {', '.join(REFINEMENTS)}")
     budget = checked_value(parts.pop("budget", "alike"), Budget, f"{where}, budget")
-    limit = checked_value(parts.pop("max_loss", None), int | float | None, f"{where}, max_loss")
+    limits = {
+        name: checked_value(parts.pop(name, None), int | float | None, f"{where}, {name}")
+        for name in ("max_loss", "max_kl")
+    }
     return PruneStep(
         pruner=configured(PRUNERS[method], parts, where),
         pattern=pattern,
         targets=tuple(targets),
         refinements=tuple(REFINEMENTS[one]() for one in refine),
         budget=budget,
-        max_loss=limit,
+        **limits,
     )
 
 

@@ -45,9 +45,11 @@ class PruneStep:
     """Makes weights of its targets zero, by `pattern`; `targets` as in QuantizeStep. `refinements`
     follow in order.
 
-    `budget` says how the layers share the removed weights. With `max_loss` the pattern's share is
-    the most that is removed from each: it is as large as the predicted increase of the loss (the
-    sum of OBS's saliencies) allows. Raises ConfigError for a budget that the pattern cannot have.
+    `budget` says how the layers share the removed weights. With `max_loss` or `max_kl` the
+    pattern's share is the most that is removed from each: it is as large as the predicted increase
+    of the loss (the sum of OBS's saliencies) allows, or the measured KL divergence to the original
+    in nats per token (jobs/measured_divergence.py). Raises ConfigError for a budget that the
+    pattern cannot have.
     """
 
     pruner: Pruner
@@ -56,26 +58,35 @@ class PruneStep:
     refinements: tuple[Refinement, ...] = ()
     budget: Budget = "alike"
     max_loss: float | None = None
+    max_kl: float | None = None
 
     def __post_init__(self) -> None:
         self.pruner.check(self.pattern)
-        if isinstance(self.pattern, NOfM) and (self.budget != "alike" or self.max_loss is not None):
+        limits = [one for one in (self.max_loss, self.max_kl) if one is not None]
+        if isinstance(self.pattern, NOfM) and (self.budget != "alike" or limits):
             raise ConfigError(
                 "a pattern of n in m leaves no share to choose",
                 seen=f"{self.pattern.name} with a budget",
                 remedy="Give a share (50) with a budget, or leave the budget out.",
             )
-        if self.budget != "alike" and self.max_loss is not None:
+        if len(limits) > 1:
+            raise ConfigError(
+                "pruning ends at a predicted loss or at a measured KL divergence, and both are set",
+                seen=f"max_loss {self.max_loss}, max_kl {self.max_kl}",
+                remedy="Leave one of them out.",
+            )
+        if self.budget != "alike" and limits:
             raise ConfigError(
                 "one share for all layers is what a largest loss decides",
-                seen=f"budget {self.budget} with a loss of {self.max_loss:g}",
+                seen=f"budget {self.budget} with a loss of {limits[0]:g}",
                 remedy="Give the budget or the loss.",
             )
-        if self.max_loss is not None and not (math.isfinite(self.max_loss) and self.max_loss > 0):
+        if not all(0 < one < math.inf for one in limits):
             raise ConfigError(
                 "the loss that pruning may cost is not a positive number",
-                seen=f"{self.max_loss:g}",
-                remedy="Give the increase of the summed error that is allowed: 0.01, for one.",
+                seen=f"{limits[0]:g}",
+                remedy="Give the increase of the summed error, or the KL divergence, that is "
+                "allowed: 0.01, for one.",
             )
 
     @property

@@ -12,6 +12,16 @@ from paredown.spec.weight import WeightSpec
 # The arithmetic unit whose peak is the limit.
 Unit = Literal["int8", "bf16", "fp32"]
 _BF16 = WeightSpec(dtype="bf16")
+# The size of a value between two operations in the native core.
+_CORE_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroWeights:
+    """`part` of the linear layers' weights are in matrices of which the share `zeros` is zero."""
+
+    part: float
+    zeros: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +31,8 @@ class ModelFormats:
     `activation_bytes` is the size of a value between two operations: 4 in the native core
     (float32), 2 on a GPU and in the textbook. `kv_dtype` is one format for all layers, or one for
     each. `short_bf16` says that the native core runs on an instruction set for which it packs bf16
-    shorter.
+    shorter. `zeros` are those of pruned linear layers, which the core holds as bitmaps where that
+    pays (docs/internals/sparse.md).
     """
 
     linear: WeightSpec = _BF16
@@ -30,11 +41,18 @@ class ModelFormats:
     kv_dtype: KVDTypes = "bf16"
     activation_bytes: int = 4
     short_bf16: bool = False
+    zeros: tuple[ZeroWeights, ...] = ()
 
     @property
     def name(self) -> str:
         head = "" if self.output == self.linear else f", output {self.output.name}"
-        return f"{self.linear.name}{head}, KV {self.kv_name}"
+        return f"{self.linear_name}{head}, KV {self.kv_name}"
+
+    @property
+    def linear_name(self) -> str:
+        """A name for people: int8, or int8 with 50% zeros."""
+        share = sum(one.part * one.zeros for one in self.zeros)
+        return f"{self.linear.name} with {share:.0%} zeros" if share else self.linear.name
 
     @property
     def kv_name(self) -> str:
@@ -48,6 +66,19 @@ class ModelFormats:
         zero points."""
         form = run_form(weights, num_columns)
         return Fraction(form.bits_per_weight(num_columns, short_bf16=self.short_bf16)) / 8
+
+    def linear_bytes(self, num_columns: int) -> Fraction:
+        """Returns the bytes that a linear layer's weight takes on average, with its share of scales
+        and with zeros as bitmaps. Only the native core has those."""
+        dense = self.weight_bytes(self.linear, num_columns)
+        if self.activation_bytes != _CORE_BYTES:
+            return dense
+        form = run_form(self.linear, num_columns)
+        saved = sum(
+            one.part * form.bitmap_bits_saved(one.zeros, short_bf16=self.short_bf16)
+            for one in self.zeros
+        )
+        return dense - Fraction(saved) / 8
 
     @property
     def kv_dtypes(self) -> tuple[KVDType, ...]:

@@ -164,7 +164,7 @@ class _Counter:
             rows=rows,
             out=out,
             columns=columns,
-            bytes_per_weight=self.formats.weight_bytes(self.formats.linear, num_columns),
+            bytes_per_weight=self.formats.linear_bytes(num_columns),
             activation_bytes=(floats, floats),
         )
 

@@ -14,7 +14,7 @@ import torch
 
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.calibrate.workspace import workspace_path
-from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
+from paredown.compress.checked_recipe import check_recipe
 from paredown.compress.compress import compress
 from paredown.compress.compress_result import CompressResult, MadeLayers
 from paredown.compress.cut.cut import cut
@@ -22,7 +22,7 @@ from paredown.compress.folder_job import FinishCompress
 from paredown.compress.recipe import Stage
 from paredown.distill.recover import RecoverConfig, RecoverResult, recover
 from paredown.errors import ConfigError
-from paredown.jobs.measured_shares import with_measured_shares
+from paredown.jobs.measured_recipe import measured_recipe
 from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.jobs.staged_recipe import StagedRecipe, train_config
 from paredown.jobs.stages import Stages, open_stages, stages_path
@@ -47,52 +47,22 @@ def run_recipe(
     `layers` are for a recipe of one pass alone. Raises what compress, cut and recover raise."""
     report = on_progress or (lambda what, share: None)
     if staged.checked is not None:
-        return compress(
+        measured = measured_recipe(staged.checked, staged.source, texts, report)
+        result = compress(
             staged.source,
             output,
-            _measured(staged.source, staged.checked, texts, report),
+            measured.checked,
             overwrite=overwrite,
             calibration=texts.calibration,
             layers=layers,
             on_progress=on_progress,
-            finish=finish,
+            finish=measured.noted(finish),
         )
+        return replace(result, notes=(*measured.notes, *result.notes))
     check_output_folder(output, overwrite)
     with open_stages(stages_path(output), _fingerprint(staged, texts)) as stages:
         run = _Run(staged, texts, stages, report)
-        source = run.before_last()
-        last = staged.stages[-1]
-        if last.train is not None:
-            job = CodeTraining(
-                source=source,
-                original=staged.source,
-                checked=check_recipe(source, last.passes),
-                step=last.train,
-                name=staged.recipe.name,
-                overwrite=overwrite,
-            )
-            return job.run(output, stages, texts, run.reporter(len(staged.stages) - 1), finish)
-
-        def with_notes(folder: Path, notes: tuple[str, ...]) -> None:
-            if finish is not None:
-                finish(folder, (*stages.notes, *notes))
-
-        result = compress(
-            source,
-            output,
-            _measured(source, check_recipe(source, last.passes), texts, report),
-            overwrite=overwrite,
-            calibration=texts.calibration if last.passes.needs_calibration else None,
-            on_progress=run.reporter(len(staged.stages) - 1),
-            finish=with_notes,
-        )
-        calibration = None if texts.calibration is None else texts.calibration.source
-        return replace(
-            result,
-            name=staged.recipe.name,
-            calibration=calibration,
-            notes=(*stages.notes, *result.notes),
-        )
+        return run.last(run.before_last(), output, overwrite, finish)
 
 
 def check_work_folders(output: Path) -> None:
@@ -100,14 +70,6 @@ def check_work_folders(output: Path) -> None:
     another user could have made."""
     for path in (workspace_path(output), stages_path(output)):
         check_locked_folder(path)
-
-
-def _measured(
-    source: Checkpoint, checked: CheckedRecipe, texts: RecipeTexts, report: OnProgress
-) -> CheckedRecipe:
-    """Returns the recipe with the shares of budgets that are measured."""
-    recipe = with_measured_shares(source, checked.recipe, texts.calibration, report)
-    return checked if recipe == checked.recipe else check_recipe(source, recipe)
 
 
 class _Run:
@@ -129,6 +91,46 @@ class _Run:
             source = self._pruned(number, stage, source)
             source = self._recovered(number, stage, source)
         return source
+
+    def last(
+        self, source: Checkpoint, output: Path, overwrite: bool, finish: FinishCompress | None
+    ) -> CompressResult:
+        """Writes what the passes of the last stage make of `source`."""
+        staged, stages, texts = self._staged, self._stages, self._texts
+        report = self.reporter(len(staged.stages) - 1)
+        last = staged.stages[-1]
+        checked = check_recipe(source, last.passes)
+        if last.train is not None:
+            job = CodeTraining(
+                source=source,
+                original=staged.source,
+                checked=checked,
+                step=last.train,
+                name=staged.recipe.name,
+                overwrite=overwrite,
+            )
+            return job.run(output, stages, texts, report, finish)
+        measured = measured_recipe(checked, staged.source, texts, report)
+
+        def with_notes(folder: Path, notes: tuple[str, ...]) -> None:
+            if finish is not None:
+                finish(folder, (*stages.notes, *notes))
+
+        result = compress(
+            source,
+            output,
+            measured.checked,
+            overwrite=overwrite,
+            calibration=texts.calibration if last.passes.needs_calibration else None,
+            on_progress=report,
+            finish=measured.noted(with_notes),
+        )
+        return replace(
+            result,
+            name=staged.recipe.name,
+            calibration=None if texts.calibration is None else texts.calibration.source,
+            notes=(*stages.notes, *measured.notes, *result.notes),
+        )
 
     def reporter(self, number: int) -> OnProgress:
         """Returns the progress of one stage; all take the same share."""
@@ -156,15 +158,18 @@ class _Run:
             return source
 
         def make(place: Path) -> tuple[str, ...]:
-            return compress(
+            checked = check_recipe(source, stage.passes)
+            measured = measured_recipe(
+                checked, self._staged.source, self._texts, self.reporter(number)
+            )
+            result = compress(
                 source,
                 place,
-                _measured(
-                    source, check_recipe(source, stage.passes), self._texts, self.reporter(number)
-                ),
+                measured.checked,
                 calibration=self._texts.calibration,
                 on_progress=self.reporter(number),
-            ).notes
+            )
+            return (*measured.notes, *result.notes)
 
         return self._stages.make(f"{number}-prune", make)
 

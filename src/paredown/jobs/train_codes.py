@@ -19,6 +19,7 @@ from paredown.distill.quantized.train_quantized import (
     train_quantized,
 )
 from paredown.errors import ConfigError
+from paredown.jobs.measured_recipe import measured_recipe
 from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.jobs.stages import Stages
 from paredown.models.checkpoint import Checkpoint
@@ -79,10 +80,11 @@ class CodeTraining:
         return self._result(done, notes, calibration)
 
     def _quantize(self, place: Path, texts: RecipeTexts, report: OnProgress) -> tuple[str, ...]:
+        measured = measured_recipe(self.checked, self.original, texts, report)
         done = compress(
             self.source,
             place,
-            self.checked,
+            measured.checked,
             calibration=texts.calibration if self.checked.recipe.needs_calibration else None,
             on_progress=lambda what, share: report(what, _QUANTIZE_SHARE * share),
         )
@@ -90,7 +92,7 @@ class CodeTraining:
             f"{count} values of {name} were beyond the range of its dtype"
             for name, count in done.clamped.items()
         )
-        return (*done.notes, *clamped)
+        return (*measured.notes, *done.notes, *clamped)
 
     def _floats(self) -> Checkpoint | None:
         """Returns the weights that were rounded; a transform has changed what they mean."""

@@ -6,11 +6,15 @@
 Whoever changes such weights later keeps the zeros (compress/prune/held_zeros.py).
 """
 
+import re
 from collections.abc import Collection, Mapping
 
 from paredown.models.paredown_section import PRUNED, SECTION, read_section, section_error, with_key
 
 _ALL = "all"
+# Patterns as compress/prune/pattern.py names them.
+_PERCENT = re.compile(r"\d{1,2}(\.\d{1,3})?")
+_N_OF_M = re.compile(r"(\d{1,3})of(\d{1,3})")
 
 
 def read_pruned(config: Mapping[str, object], modules: Collection[str]) -> dict[str, str]:
@@ -32,6 +36,15 @@ def read_pruned(config: Mapping[str, object], modules: Collection[str]) -> dict[
             raise section_error(f"{where} names modules twice", strangers[:3])
         found |= dict.fromkeys(names, str(pattern))
     return found
+
+
+def zeros_share(pattern: str) -> float:
+    """Returns the share of zeros that a recorded pattern stands for; 0 for an unknown one."""
+    n_of_m = _N_OF_M.fullmatch(pattern)
+    if n_of_m is not None:
+        n, m = int(n_of_m[1]), int(n_of_m[2])
+        return 1 - n / m if 0 < n <= m else 0.0
+    return float(pattern) / 100 if _PERCENT.fullmatch(pattern) else 0.0
 
 
 def with_pruned(

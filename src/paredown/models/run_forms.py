@@ -2,10 +2,11 @@
 
 from collections import Counter
 
-from paredown.cost.model_formats import ModelFormats
+from paredown.cost.model_formats import ModelFormats, ZeroWeights
 from paredown.formats.integer_steps import integer_steps, steps_of
 from paredown.models.check_tensors import linear_modules
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.pruned_modules import zeros_share
 from paredown.models.roles import linear_places
 from paredown.spec.run_form import RunForm, run_form, table_bits
 
@@ -47,4 +48,21 @@ def model_formats(checkpoint: Checkpoint) -> ModelFormats:
         output=forms[own].asked,
         embedding_bits=table_bits(forms[names.embedding].stored, checkpoint.spec.hidden_size),
         kv_dtype=checkpoint.kv_dtype,
+        zeros=_zeros(checkpoint),
+    )
+
+
+def _zeros(checkpoint: Checkpoint) -> tuple[ZeroWeights, ...]:
+    """Returns the zeros that the checkpoint's record of pruned modules tells of; no weight is
+    read."""
+    if not checkpoint.pruned:
+        return ()
+    counts: Counter[float] = Counter()
+    for role, layer in linear_places(checkpoint.spec):
+        rows, columns = checkpoint.spec.linear_shapes(layer)[role]
+        pattern = checkpoint.pruned.get(checkpoint.linear_name(role, layer))
+        counts[0.0 if pattern is None else zeros_share(pattern)] += rows * columns
+    total = counts.total()
+    return tuple(
+        ZeroWeights(part=count / total, zeros=zeros) for zeros, count in counts.items() if zeros
     )

@@ -2,14 +2,23 @@
 
 As in optimize/sensitivity.py, every part has two figures: with only that part pruned, and with all
 other parts. The pruned weights are those of a checkpoint that a recipe made. With "layers" a part
-is a whole layer, and being pruned means that it is left out.
+is a whole layer, and being pruned means that it is left out. With a cut of neurons or heads a part
+is a layer too, cut and compensated alone (compress/cut/alone.py).
 """
 
+import secrets
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.workspace import open_workspace
+from paredown.compress.cut.alone import cut_alone
+from paredown.compress.cut.ffn import CutNeurons
+from paredown.compress.cut.heads import CutHeads
 from paredown.errors import UnsupportedError
 from paredown.evaluate.quality.simulated import Values, Variant, measure_variants
 from paredown.evaluate.texts.text import EvalText
@@ -19,6 +28,7 @@ from paredown.models.decoder.read import read_layer
 from paredown.optimize.model_parts import PartKind, find_parts
 from paredown.optimize.sensitivity import Sensitivity, SensitivityTable, part_names
 from paredown.progress import OnCount
+from paredown.spec.model import ModelSpec
 
 # What `paredown sensitivity --prune` calls the removal of whole layers.
 WHOLE_LAYERS = "layers"
@@ -40,7 +50,8 @@ def measure_prune_sensitivity(
         raise UnsupportedError(
             "parts are compared where pruning leaves zeros, and this recipe changes the layers",
             seen=what,
-            remedy=f'Name a method that makes zeros ("wanda-50"), or "{WHOLE_LAYERS}".',
+            remedy='Name a method that makes zeros ("wanda-50"), one cut of neurons or heads '
+            f'("prune-ffn-25", "prune-heads-25"), or "{WHOLE_LAYERS}".',
         )
     weights = {
         f"layers.{layer}.{name}": values
@@ -66,14 +77,47 @@ def measure_layer_sensitivity(
     decoder = Decoder.from_checkpoint(checkpoint)
     own = [_silenced(decoder, layer) for layer in range(decoder.spec.num_layers)]
     every = {name: values for one in own for name, values in one.items()}
-    sizes = [
-        sum(rows * columns for rows, columns in decoder.spec.linear_shapes(layer).values())
+    rows: list[tuple[PartKind, str, int]] = [
+        ("layer", f"layer {layer}", _num_weights(decoder.spec, layer))
         for layer in range(decoder.spec.num_layers)
+    ]
+    return _table(decoder, every, own, rows, (WHOLE_LAYERS, text, on_progress))
+
+
+def measure_cut_sensitivity(
+    checkpoint: Checkpoint,
+    cut: CutNeurons | CutHeads,
+    what: str,
+    text: EvalText,
+    calibration: Calibration,
+    on_progress: OnCount | None = None,
+) -> SensitivityTable:
+    """Returns the table of what the model loses by the cut of each layer, and by that of all
+    others. `num_weights` are those that go. Raises what the cut's check raises, before any
+    work."""
+    after = cut.check(checkpoint.spec)
+    with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
+        place = Path(folder) / "calibration"
+        with open_workspace(place, secrets.token_hex()) as workspace:
+            made = cut_alone(checkpoint, cut, calibration, workspace, lambda what, share: None)
+    own = [
+        {f"layers.{layer}.{role}.weight": weight_OI for role, weight_OI in weights.items()}
+        for layer, weights in enumerate(made)
+    ]
+    every = {name: values for one in own for name, values in one.items()}
+    sizes = [
+        _num_weights(checkpoint.spec, layer) - _num_weights(after, layer)
+        for layer in range(checkpoint.spec.num_layers)
     ]
     rows: list[tuple[PartKind, str, int]] = [
         ("layer", f"layer {layer}", size) for layer, size in enumerate(sizes)
     ]
-    return _table(decoder, every, own, rows, (WHOLE_LAYERS, text, on_progress))
+    decoder = Decoder.from_checkpoint(checkpoint)
+    return _table(decoder, every, own, rows, (what, text, on_progress))
+
+
+def _num_weights(spec: ModelSpec, layer: int) -> int:
+    return sum(rows * columns for rows, columns in spec.linear_shapes(layer).values())
 
 
 def _silenced(decoder: Decoder, layer: int) -> dict[str, Tensor]:

@@ -6,21 +6,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paredown.compress.activations import parse_grid
+from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.checked_recipe import check_recipe
 from paredown.compress.compress import compress
+from paredown.compress.cut.cut import check_cuts
+from paredown.compress.cut.ffn import CutNeurons
+from paredown.compress.cut.heads import CutHeads
 from paredown.compress.quantize.kv_cache import KVGridDType
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe_names import find_recipe
+from paredown.errors import ConfigError
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.texts.text import EvalText
 from paredown.evaluate.texts.validation_text import choose_validation_text
 from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.float_source import FromQuantized, float_source
+from paredown.jobs.measured_recipe import measured_recipe
+from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
 from paredown.optimize.model_parts import PartKind
 from paredown.optimize.prune_sensitivity import (
     WHOLE_LAYERS,
+    measure_cut_sensitivity,
     measure_layer_sensitivity,
     measure_prune_sensitivity,
 )
@@ -49,8 +57,8 @@ class SensitivityConfig:
     `with_output`  whether to measure the output layer too, as a part of its own
     `activations`  a grid for the decoder's points ("int8-tensor"); None leaves them alone
     `kv`           a format for keys and values, layer by layer; None leaves them alone
-    `prune`        a recipe that makes zeros ("wanda-50"), or "layers" for leaving whole layers out;
-                   None prunes nothing
+    `prune`        a recipe that makes zeros ("wanda-50"), one that cuts neurons or heads
+                   ("prune-ffn-25"), or "layers" for leaving whole layers out; None prunes nothing
     `text`         a UTF-8 file to predict; None takes the validation split of the classic books
                    under $PAREDOWN_DATA, else a text that the model samples
     `num_tokens`   how many of its tokens are predicted
@@ -80,8 +88,8 @@ def report_sensitivity(
     UnsupportedError for a checkpoint that is already compressed or cannot have the format.
     """
     spec, kinds = parse_format(config.format), parse_kinds(config.parts)
-    if config.prune not in (None, WHOLE_LAYERS):
-        find_recipe(config.prune)
+    if config.prune is not None:
+        _cut_of(config.prune)
     grid = None if config.activations is None else parse_grid(config.activations)
     if config.report is not None:
         check_report(config.report)
@@ -110,14 +118,44 @@ def _pruned_table(
     kinds: Sequence[PartKind],
     on_progress: OnCount | None,
 ) -> SensitivityTable:
-    """Returns what pruning each part costs; the recipe of that name prunes all of them first."""
+    """Returns what pruning each part costs; the recipe of that name prunes all of them first, or
+    each layer alone where it cuts."""
     if name == WHOLE_LAYERS:
         return measure_layer_sensitivity(checkpoint, text, on_progress)
+    cut = _cut_of(name)
+    if cut is not None:
+        check_cuts(checkpoint, [cut])
+        return measure_cut_sensitivity(
+            checkpoint, cut, name, text, _windows(checkpoint), on_progress
+        )
     checked = check_recipe(checkpoint, name)
-    windows = None
-    if checked.recipe.needs_calibration:
-        windows = calibration_windows(checkpoint, CalibrationConfig(num_samples=_SAMPLES), None)
+    windows = _windows(checkpoint) if checked.recipe.needs_calibration else None
+    texts = RecipeTexts(calibration=windows)
+    checked = measured_recipe(checked, checkpoint, texts, lambda what, share: None).checked
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         made = compress(checkpoint, Path(folder) / name, checked, calibration=windows)
         pruned = Checkpoint.open(made.path)
         return measure_prune_sensitivity(checkpoint, pruned, name, text, kinds, on_progress)
+
+
+def _windows(checkpoint: Checkpoint) -> Calibration:
+    return calibration_windows(checkpoint, CalibrationConfig(num_samples=_SAMPLES), None)
+
+
+def _cut_of(name: str) -> CutNeurons | CutHeads | None:
+    """Returns the cut that each layer gets alone; None for zeros and for "layers". Raises
+    ConfigError for an unknown recipe, and for one whose parts cannot stand alone."""
+    if name == WHOLE_LAYERS:
+        return None
+    recipe = find_recipe(name)
+    cuts = [step.cut for step in recipe.cut_steps]
+    if not cuts and not recipe.recover_steps and recipe.train_step is None:
+        return None
+    if len(recipe.steps) == 1 and isinstance(cuts[0], CutNeurons | CutHeads):
+        return cuts[0]
+    raise ConfigError(
+        "parts are compared with zeros, or with one cut of neurons or heads",
+        seen=name,
+        remedy="Name a method that makes zeros (wanda-50), one cut (prune-ffn-25, prune-heads-25), "
+        f'or "{WHOLE_LAYERS}" for leaving each layer out.',
+    )

@@ -12,6 +12,10 @@ from paredown.spec.weight import (
     bits_per_weight,
 )
 
+# A bitmap is held where it takes at most these shares of the dense values' bits: the least share of
+# the dense kernel's bandwidth that the kernel of bitmaps reaches (csrc/weights/bitmap.cpp).
+_WORTHWHILE_INT8, _WORTHWHILE_BF16 = 0.8, 0.6
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunForm:
@@ -60,6 +64,18 @@ class RunForm:
     def with_steps(self) -> "RunForm":
         """Returns the form of a weight whose scales turned out to be integer steps."""
         return replace(self, integer_steps=True)
+
+    def bitmap_bits_saved(self, zeros: float, *, short_bf16: bool = False) -> float:
+        """Returns the bits per weight that a bitmap saves where that share of the weights is zero;
+        0 where the core holds no bitmap (csrc/weights/bitmap.cpp)."""
+        if self.kind == "int8" and self.symmetric and self.activations.startswith("int8"):
+            bits, worthwhile = 8, _WORTHWHILE_INT8
+        elif self.kind == "bf16" and self.activations == "bf16":
+            bits, worthwhile = 12 if short_bf16 else 16, _WORTHWHILE_BF16
+        else:
+            return 0.0
+        held = 1 + (1 - zeros) * bits
+        return bits - held if held <= worthwhile * bits else 0.0
 
     def bits_per_weight(self, num_columns: int, *, short_bf16: bool = False) -> float:
         """Returns the bits per weight in the core, for a row of `num_columns` and scales counted

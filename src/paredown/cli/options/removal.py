@@ -2,18 +2,26 @@
 
 import argparse
 
-from paredown.compress.changed_recipe import with_max_loss, with_recovery
+from paredown.compress.changed_recipe import with_max_kl, with_max_loss, with_recovery
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import RecoverStep
 
 
 def add_removal_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of a recipe that removes something."""
-    parser.add_argument(
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument(
         "--max-loss",
         type=float,
         help="end pruning where the predicted loss (the sum of OBS's saliencies) reaches this; "
         "the recipe's share is the most that goes",
+        metavar="E",
+    )
+    limit.add_argument(
+        "--max-kl",
+        type=float,
+        help="end pruning where the KL divergence to the original, measured on held-out text, "
+        "reaches this (nats per token); several shares are tried",
         metavar="E",
     )
     add_recovery_arguments(parser)
@@ -41,5 +49,7 @@ def with_removal_arguments(recipe: Recipe, args: argparse.Namespace) -> Recipe:
     """Returns the recipe with what the options ask for. Raises ConfigError."""
     if args.max_loss is not None:
         recipe = with_max_loss(recipe, args.max_loss)
+    if args.max_kl is not None:
+        recipe = with_max_kl(recipe, args.max_kl)
     step = recover_step(args)
     return recipe if step is None else with_recovery(recipe, step)

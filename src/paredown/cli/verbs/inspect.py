@@ -1,7 +1,7 @@
 """`paredown inspect`: computes where a model's time and memory go, without running it."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paredown.cli.console import make_console
@@ -25,7 +25,6 @@ from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.run_forms import model_formats, run_forms
-from paredown.spec.kv import KVDType
 from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -135,8 +134,10 @@ def _read(args: argparse.Namespace) -> _Subject:
     path = None if args.model is None else Path(args.model)
     if path is not None and path.exists() and is_config_alone(path):
         alone = read_config_alone(path)
-        weights = (alone.weights, alone.weights, alone.weights.bits)
-        formats = _formats(args, alone.spec, weights, "bf16")
+        stored = ModelFormats(
+            linear=alone.weights, output=alone.weights, embedding_bits=alone.weights.bits
+        )
+        formats = _formats(args, alone.spec, stored)
         return _Subject(name=path.name, spec=alone.spec, formats=formats, notes=alone.notes)
     checkpoint = Checkpoint.open(resolve_model(args.model))
     stored = model_formats(checkpoint)
@@ -154,30 +155,18 @@ def _read(args: argparse.Namespace) -> _Subject:
     return _Subject(
         name=model_name(checkpoint.path),
         spec=checkpoint.spec,
-        formats=_formats(
-            args,
-            checkpoint.spec,
-            (linear, stored.output, stored.embedding_bits),
-            checkpoint.kv_dtype,
-        ),
+        formats=_formats(args, checkpoint.spec, stored),
         notes=tuple(notes),
     )
 
 
-def _formats(
-    args: argparse.Namespace,
-    spec: ModelSpec,
-    weights: tuple[WeightSpec, WeightSpec, float],
-    kv_dtype: KVDType,
-) -> ModelFormats:
-    """Returns the formats asked for, else those of the model: linear layers, output layer, bits of
-    the embedding."""
-    linear, output, embedding_bits = weights
-    return ModelFormats(
-        linear=linear if args.weights is None else _named(args.weights, "--weights"),
-        output=output if args.head is None else _named(args.head, "--head"),
-        embedding_bits=embedding_bits,
-        kv_dtype=resolve_kv_choice(args.kv_dtype or kv_dtype, spec.num_layers),
+def _formats(args: argparse.Namespace, spec: ModelSpec, stored: ModelFormats) -> ModelFormats:
+    """Returns the formats asked for, else those of the model."""
+    return replace(
+        stored,
+        linear=stored.linear if args.weights is None else _named(args.weights, "--weights"),
+        output=stored.output if args.head is None else _named(args.head, "--head"),
+        kv_dtype=resolve_kv_choice(args.kv_dtype or stored.kv_dtype, spec.num_layers),
     )
 
 

@@ -142,7 +142,8 @@ def _formats(
             seen=", ".join(unknown),
             remedy=f"Use some of {', '.join(COSTED_FORMATS)}.",
         )
-    tried = [ModelFormats(linear=COSTED_FORMATS[weights]) for weights in asked]
+    zeros = () if model.stored is None else model.stored.zeros
+    tried = [ModelFormats(linear=COSTED_FORMATS[weights], zeros=zeros) for weights in asked]
     if args.weights is None and model.stored is not None:
         tried.append(replace(model.stored, kv_dtype="bf16"))
     activation_bytes = profile.roofs.activation_bytes
@@ -214,7 +215,7 @@ def _option_cells(option: Option, requests_per_s: float) -> list[str]:
     formats = setup.formats
     memory = model_memory(setup.spec, formats, batch=1, context=1, step_tokens=1)
     cells = [
-        formats.linear.name,
+        formats.linear_name,
         formats.kv_name,
         format_bytes(memory.weights + memory.vectors + memory.embedding),
     ]

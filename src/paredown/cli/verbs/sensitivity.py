@@ -27,6 +27,7 @@ EXAMPLES = """examples:
   paredown sensitivity my-model --format int3-g64 --by fused
   paredown sensitivity my-model --activations --grid int8-tensor --report my-model-sensitivity
   paredown sensitivity my-model --prune wanda-50 --by layer
+  paredown sensitivity my-model --prune prune-ffn-25      # each layer's neurons, cut alone
   paredown sensitivity my-model --kv int4     # which layers to except: serve --kv-dtype int4,0=bf16
 """
 DEFAULT_GRID = "int8-tensor"
@@ -63,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--prune",
-        help='measure pruning too, by a recipe that makes zeros (wanda-50), or "layers" for '
-        "leaving each layer out",
+        help="measure pruning too, by a recipe that makes zeros (wanda-50), a cut of each layer's "
+        'neurons or heads (prune-ffn-25, prune-heads-25), or "layers" for leaving each layer out',
         metavar="RECIPE",
     )
     parser.add_argument(

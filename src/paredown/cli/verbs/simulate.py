@@ -151,7 +151,9 @@ def _formats(args: argparse.Namespace, model: LoadedModel, activation_bytes: int
     """Returns the formats asked for, else the stored ones. With chosen weights the output layer is
     the original's, bf16."""
     stored = model.stored or ModelFormats()
-    found = stored if args.weights is None else ModelFormats(linear=COSTED_FORMATS[args.weights])
+    found = stored
+    if args.weights is not None:
+        found = ModelFormats(linear=COSTED_FORMATS[args.weights], zeros=stored.zeros)
     return replace(
         found, kv_dtype=args.kv_dtype or stored.kv_dtype, activation_bytes=activation_bytes
     )
