@@ -45,9 +45,13 @@ if TYPE_CHECKING:
         TransformStep,
     )
     from paredown.distill.adamw import AdamWConfig
+    from paredown.distill.black_box.asker import AskLimits
+    from paredown.distill.black_box.synthesize import SynthesisConfig, SynthesisResult, synthesize
+    from paredown.distill.black_box.teacher import TeacherConfig
     from paredown.distill.data.training_data import TrainingDataConfig
     from paredown.distill.distill import DistillConfig
     from paredown.distill.methods import MethodOptions
+    from paredown.distill.teacher_logits.teacher_logits import TeacherLogits
     from paredown.distill.train_config import TrainConfig
     from paredown.engine.async_llm import AsyncLLM
     from paredown.engine.llm import LLM, BeamCompletion, Completion
@@ -68,6 +72,7 @@ if TYPE_CHECKING:
         OutputError,
         ParedownError,
         RequestError,
+        TeacherError,
         TrainingError,
         UnsupportedError,
     )
@@ -112,6 +117,7 @@ _MODULES = {
     "AQLM": "paredown.compress.quantize.aqlm",
     "AWQ": "paredown.compress.quantize.awq",
     "AdamWConfig": "paredown.distill.adamw",
+    "AskLimits": "paredown.distill.black_box.asker",
     "AsyncLLM": "paredown.engine.async_llm",
     "AttentionSinks": "paredown.spec.attention_sinks",
     "BeamCompletion": "paredown.engine.llm",
@@ -172,7 +178,12 @@ _MODULES = {
     "SparseGPT": "paredown.compress.prune.sparsegpt",
     "SparseSwaps": "paredown.compress.prune.sparse_swaps",
     "SpeculationConfig": "paredown.engine.speculate.speculation_config",
+    "SynthesisConfig": "paredown.distill.black_box.synthesize",
+    "SynthesisResult": "paredown.distill.black_box.synthesize",
     "Taylor": "paredown.compress.prune.taylor",
+    "TeacherConfig": "paredown.distill.black_box.teacher",
+    "TeacherError": "paredown.errors",
+    "TeacherLogits": "paredown.distill.teacher_logits.teacher_logits",
     "ThreadPlan": "paredown.kernels.thread_plan",
     "TrainConfig": "paredown.distill.train_config",
     "TrainingDataConfig": "paredown.distill.data.training_data",
@@ -189,6 +200,7 @@ _MODULES = {
     "distill_checkpoint": "paredown.jobs.distill",
     "load_executor": "paredown.executors.load",
     "optimize_checkpoint": "paredown.optimize.optimize",
+    "synthesize": "paredown.distill.black_box.synthesize",
 }
 # Renamed because the rooms `compress` and `optimize` have the short names.
 _RENAMED = {
@@ -208,6 +220,7 @@ __all__ = [
     "OBS",
     "RTN",
     "AdamWConfig",
+    "AskLimits",
     "AsyncLLM",
     "AttentionSinks",
     "BeamCompletion",
@@ -261,7 +274,12 @@ __all__ = [
     "SparseGPT",
     "SparseSwaps",
     "SpeculationConfig",
+    "SynthesisConfig",
+    "SynthesisResult",
     "Taylor",
+    "TeacherConfig",
+    "TeacherError",
+    "TeacherLogits",
     "ThreadPlan",
     "TrainConfig",
     "TrainStep",
@@ -278,6 +296,7 @@ __all__ = [
     "distill_checkpoint",
     "load_executor",
     "optimize_checkpoint",
+    "synthesize",
 ]
 
 

@@ -56,6 +56,10 @@ class OutputError(ParedownError):
     """An output could not be written (it exists already, the disk is full, ...)."""
 
 
+class TeacherError(ParedownError):
+    """A teacher that is asked over HTTP does not answer, refuses, or says nothing of use."""
+
+
 class TrainingError(ParedownError):
     """A training went astray: a loss or a gradient is no number any more."""
 

@@ -24,10 +24,19 @@ def test_a_weight_out_of_range_is_refused(weight: float) -> None:
         ("gkd", {"beta": -1.0}, "mixture"),
         ("minillm", {"teacher_share": math.nan}, "--teacher-share"),
         ("kl", {"temperature": 0.0}, "temperature"),
+        ("tinybert", {"temperature": 0.0}, "temperature"),
+        ("weights", {"feature_weight": -1.0}, "weight of the teacher's features"),
+        ("boundaries", {"feature_weight": math.inf}, "weight of the teacher's features"),
+        ("gradients", {"layer_map": "second"}, "map of layers"),
+        ("reward", {}, "no reward"),
+        ("reward", {"reward": "nonsense"}, "neither a function nor an address"),
+        ("reward", {"reward": "x:y", "num_answers": 1}, "compared with others"),
+        ("reward", {"reward": "x:y", "kl_weight": -1.0}, "divergence from the teacher"),
+        ("reward", {"reward": "x:y", "warm_share": 2.0}, "--warm-share"),
     ],
 )
 def test_numbers_out_of_range_are_refused(
-    method: str, options: dict[str, float], says: str
+    method: str, options: dict[str, object], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         find_method(method).check(MethodOptions(**options))  # type: ignore[arg-type]
@@ -45,3 +54,10 @@ def test_the_text_alone_needs_no_teacher() -> None:
 def test_an_unknown_method_is_refused_with_those_that_are_there() -> None:
     with pytest.raises(ConfigError, match="soft-label"):
         find_method("softlabel")
+
+
+def test_what_a_teacher_once_predicted_is_not_enough_for_features() -> None:
+    alone = {
+        name for name, method in METHODS.items() if method.needs_teacher and method.loss is None
+    }
+    assert alone == {"gkd", "minillm", "reward", "tinybert", "weights", "gradients", "boundaries"}

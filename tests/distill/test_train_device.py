@@ -55,7 +55,7 @@ def learn(pair: Pair, method: str, device: Device, output: Path) -> DistillResul
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "reward"])
 def test_a_method_learns_the_same_on_a_gpu(method: str, pair: Pair, tmp_path: Path) -> None:
     by_device = [learn(pair, method, one, tmp_path / one) for one in ("cpu", "cuda")]
     cpu, gpu = ([record.loss for record in done.training.records] for done in by_device)

@@ -1,8 +1,9 @@
 """Distills as one of several processes, and prints what came out:
 
-    python -m drivers.peer_distillation TEACHER DATA OUT
+    python -m drivers.peer_distillation TEACHER DATA OUT [LOGITS]
 
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who they are, as `torchrun` sets them."""
+With LOGITS the teacher is read from there. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who
+they are, as `torchrun` sets them."""
 
 import json
 import sys
@@ -11,15 +12,19 @@ from pathlib import Path
 from drivers.tiny_training import config
 from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.distill.distill import DistillConfig
+from paredown.distill.teacher_logits.teacher_logits import TeacherLogits
 from paredown.jobs.distill import distill_and_verify
 
 
-def distill_as_peer(teacher: Path, data: Path, output: Path) -> dict[str, object]:
+def distill_as_peer(
+    teacher: Path, data: Path, output: Path, logits: Path | None = None
+) -> dict[str, object]:
     """Returns what came out; without those variables one process trains alone."""
     settings = DistillConfig(
         train=config(20 * 64, batch_tokens=64, learning_rate=3e-3),
         method="kl",
         data=TrainingDataConfig(paths=(data,), row_tokens=16, held_out=0.2),
+        teacher_logits=None if logits is None else TeacherLogits(folder=logits, keep="whole"),
     )
     made = distill_and_verify(teacher, output, settings, verify=None, num_threads=1)
     training = made.written.training

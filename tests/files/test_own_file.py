@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paredown.files.own_file import open_own_file, read_own_file
+from paredown.files.own_file import extend_own_file, open_own_file, read_own_file
 from paredown.files.refused_file import RefusedFileError
 
 
@@ -16,6 +16,17 @@ def test_a_file_of_the_users_is_read(tmp_path: Path) -> None:
         read_own_file(tmp_path / "a", 3)
     with pytest.raises(FileNotFoundError):
         read_own_file(tmp_path / "b", 3)
+
+
+def test_a_file_of_the_users_is_extended(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine")
+    with extend_own_file(tmp_path / "a") as file:
+        file.truncate(2)
+        file.seek(2)
+        file.write(b"nd")
+    assert (tmp_path / "a").read_text() == "mind"
+    with pytest.raises(FileNotFoundError):
+        extend_own_file(tmp_path / "b")
 
 
 @pytest.mark.parametrize("kind", ["link", "written by all", "of another", "pipe"])
@@ -34,5 +45,7 @@ def test_all_else_is_refused(tmp_path: Path, kind: str) -> None:
         if os.geteuid() != 0:
             pytest.skip("only root can give a file away")
         os.chown(path, 65534, 65534)
-    with pytest.raises(RefusedFileError):
-        open_own_file(path)
+    for opens in (open_own_file, extend_own_file):
+        with pytest.raises(RefusedFileError):
+            opens(path)
+    assert (tmp_path / "b").read_text() == "mine"

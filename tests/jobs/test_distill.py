@@ -4,6 +4,7 @@ what was stopped goes on (D05, D07, D09)."""
 import json
 import math
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from fakes.tiny_models import make_model
 from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.distill.distill import DistillConfig
 from paredown.distill.methods import METHODS, MethodOptions
+from paredown.distill.teacher import DecoderTeacher
+from paredown.distill.teacher_logits.teacher_logits import TeacherLogits
 from paredown.distill.training_folder import training_path
 from paredown.errors import ConfigError, OutputError, ParedownError, UnsupportedError
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
@@ -29,6 +32,7 @@ from paredown.jobs.verify_config import VerifyConfig
 from paredown.models.checkpoint import Checkpoint
 
 TESTS = Path(__file__).parent.parent
+FULL_STOP = "drivers.full_stop:score"
 # Words of many lengths, so that steps have unlike numbers of targets.
 LINES = [
     {"prompt": "p" * (number % 5), "completion": "ab" * (1 + number % 4) + str(number)}
@@ -92,9 +96,97 @@ def test_a_student_is_written_with_its_proof(
     assert said["num_tokens"] == 1280
 
 
+@pytest.mark.parametrize(
+    ("student", "kept", "hidden"),
+    [("width-50", None, 32), ("every-2+width-50", (0, 2), 32), ("shape.json", None, 96)],
+)
+def test_students_of_other_shapes_are_trained_and_proved(
+    student: str,
+    kept: tuple[int, ...] | None,
+    hidden: int,
+    teacher: Path,
+    data: Path,
+    text: VerifyConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shape = json.loads((teacher / "config.json").read_text()) | {"hidden_size": 96}
+    Path("shape.json").write_text(json.dumps(shape))
+    asked = settings(data, student=student, train=config(6 * 64, batch_tokens=64))
+    made = distill_and_verify(teacher, tmp_path / "out", asked, verify=text, num_threads=1)
+    found = Checkpoint.open(tmp_path / "out")
+    assert (found.kept_layers, found.spec.hidden_size) == (kept, hidden)
+    assert made.verification is not None
+    assert made.verification.layer_errors == []
+    assert left_over(tmp_path) == {"out", "shape.json"}
+
+
+def test_the_teacher_on_disk_teaches_as_the_one_that_runs(
+    teacher: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = run_until(teacher, tmp_path / "live", settings(data))
+    kept = TeacherLogits(folder=tmp_path / "logits", keep="whole")
+    asked = settings(data, teacher_logits=kept)
+    stored = run_until(teacher, tmp_path / "out", asked)
+    monkeypatch.delattr(DecoderTeacher, "load")
+    again = run_until(teacher, tmp_path / "again", asked)
+    curves = [
+        [one.loss for one in (*made.written.training.records, *made.written.training.judgements)]
+        for made in (live, stored, again)
+    ]
+    assert curves[1] == pytest.approx(curves[0], rel=1e-5)
+    assert curves[2] == curves[1]
+    assert "learned from distributions of the teacher kept as whole" in stored.notes
+    assert again.written.memory.teacher < live.written.memory.teacher
+    weights = [(tmp_path / one / "model.safetensors").read_bytes() for one in ("out", "again")]
+    assert weights[0] == weights[1]
+
+
+def test_samples_on_disk_teach(teacher: Path, data: Path, tmp_path: Path) -> None:
+    asked = settings(data, teacher_logits=TeacherLogits(folder=tmp_path / "logits"))
+    training = run_until(teacher, tmp_path / "out", asked).written.training
+    assert training.final_loss < 0.9 * training.records[0].loss
+
+
+def test_a_run_goes_on_with_its_own_distributions_alone(
+    teacher: Path, data: Path, tmp_path: Path
+) -> None:
+    kept = TeacherLogits(folder=tmp_path / "logits")
+    found = settings(data, teacher_logits=kept)
+    options = replace(found, train=replace(found.train, save_every_s=0.0))
+    with pytest.raises(KeyboardInterrupt):
+        run_until(teacher, tmp_path / "out", options, 0.5)
+    shutil.copytree(tmp_path / ".out.training", tmp_path / ".other.training")
+    resumed = run_until(teacher, tmp_path / "out", options)
+    assert resumed.written.training.num_resumed_steps == 10
+    other = replace(options, teacher_logits=TeacherLogits(folder=tmp_path / "top", keep="top-8"))
+    anew = run_until(teacher, tmp_path / "other", other)
+    assert anew.written.training.num_resumed_steps == 0
+
+
+@pytest.mark.parametrize("method", ["hard-label", "gkd", "minillm"])
+def test_methods_that_need_more_than_distributions_do_not_take_them(
+    method: str, data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"does not learn from stored.*{method}"):
+        settings(data, method=method, teacher_logits=TeacherLogits(folder=tmp_path))
+
+
+def test_distributions_that_do_not_fit_the_method_are_told(
+    teacher: Path, data: Path, tmp_path: Path
+) -> None:
+    kept = TeacherLogits(folder=tmp_path / "logits")
+    with pytest.raises(ConfigError, match="ReverseKL needs a probability of every token"):
+        run_until(
+            teacher, tmp_path / "out", settings(data, method="reverse-kl", teacher_logits=kept)
+        )
+    assert not left_over(tmp_path)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains(method: str, teacher: Path, data: Path, tmp_path: Path) -> None:
-    options = MethodOptions(prompt_tokens=4, new_tokens=4)
+    options = MethodOptions(prompt_tokens=4, new_tokens=4, reward=FULL_STOP)
     asked = settings(data, method=method, options=options, train=config(6 * 64, batch_tokens=64))
     made = distill_and_verify(teacher, tmp_path / "out", asked, verify=None, num_threads=1)
     records = made.written.training.records
@@ -105,12 +197,14 @@ def test_every_method_trains(method: str, teacher: Path, data: Path, tmp_path: P
 
 
 def test_two_processes_follow_the_curve_of_one(teacher: Path, data: Path, tmp_path: Path) -> None:
+    """Here the two of them read the teacher from disk, where the first has written it."""
     one = distill_as_peer(teacher, data, tmp_path / "one")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     names = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     words = [sys.executable, "-m", "drivers.peer_distillation", teacher, data, tmp_path / "two"]
+    words.append(tmp_path / "logits")
     running = [
         subprocess.Popen(
             words,
@@ -128,7 +222,7 @@ def test_two_processes_follow_the_curve_of_one(teacher: Path, data: Path, tmp_pa
     assert len(set(first["targets"])) > 1
     for name in ("losses", "norms", "judged", "targets"):
         assert first[name] == pytest.approx(one[name], rel=1e-5, abs=1e-5)
-    assert left_over(tmp_path) == {"one", "two"}
+    assert left_over(tmp_path) == {"one", "two", "logits"}
     assert Checkpoint.open(tmp_path / "two").kept_layers == (0, 2)
 
 
@@ -144,8 +238,11 @@ def run_until(
     )
 
 
-def test_a_stopped_run_ends_in_the_same_bytes(teacher: Path, data: Path, tmp_path: Path) -> None:
-    found = settings(data)
+@pytest.mark.parametrize("method", ["soft-label", "tinybert"])
+def test_a_stopped_run_ends_in_the_same_bytes(
+    method: str, teacher: Path, data: Path, tmp_path: Path
+) -> None:
+    found = settings(data, method=method)
     options = replace(found, train=replace(found.train, save_every_s=0.0))
     run_until(teacher, tmp_path / "whole", options)
     with pytest.raises(KeyboardInterrupt):

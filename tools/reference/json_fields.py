@@ -23,6 +23,8 @@ from paredown.compress.compress_result import CompressResult
 from paredown.compress.convert.convert import ConvertResult
 from paredown.compress.schemes import SchemeRow
 from paredown.cost.inspection import Inspection
+from paredown.distill.black_box.diversity import Diversity
+from paredown.distill.black_box.synthesize import SynthesisResult
 from paredown.distill.judge import Judgement
 from paredown.evaluate.load.summary import LoadSummary, Percentiles
 from paredown.evaluate.quality.layer_error import LayerError
@@ -129,6 +131,7 @@ PRINTED = {
             "verification": "object or null: as verification.json, without `fingerprint`",
         },
     ),
+    "synthesize": Document(whole=SynthesisResult),
     "convert": Document(
         functions=(ConvertedCheckpoint.as_json,), types=(ConvertResult, ConvertedCheckpoint)
     ),
@@ -287,6 +290,7 @@ PARTS = (
     SchemeRow,
     Moment,
     Judgement,
+    Diversity,
     SelfInstructResult,
 )
 

@@ -21,6 +21,7 @@ VERBS: dict[str, str] = {
     "optimize": "try compressions, measure each on this machine, write the best checkpoint",
     "compress": "run one recipe over a checkpoint",
     "distill": "train a smaller student to do what its teacher does",
+    "synthesize": "training data from a teacher that is asked over HTTP",
     "convert": "write a checkpoint in another format, with the same weights",
     "eval": "perplexity, KL divergence and top-1 agreement",
     "sensitivity": "which parts suffer most from being quantized, in a table and a picture",

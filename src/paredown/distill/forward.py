@@ -25,11 +25,7 @@ def run_layers(decoder: Decoder, batch: Batch, *, recomputes: bool = False) -> T
     """Returns the output of the last layer, [B, T, D]. With `recomputes` only the inputs of the
     layers are kept for the gradients, and each layer runs a second time then (gradient
     checkpointing, arXiv 1604.06174)."""
-    texts_BT = batch.texts_BT
-    positions_BT = None if texts_BT is None else text_positions(texts_BT)
-    x_BTD = decoder.embed(batch.inputs_BT, positions_BT)
-    # The sum of all layers is kept in the norms' precision, whatever the tables are stored in.
-    x_BTD = x_BTD.to(decoder.final_norm.weight.dtype)
+    x_BTD = embed_batch(decoder, batch)
     known: dict[Attention, FusedPositions] = {}
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
@@ -44,6 +40,15 @@ def run_layers(decoder: Decoder, batch: Batch, *, recomputes: bool = False) -> T
         else:
             x_BTD = layer(x_BTD, table, mask_TT)
     return x_BTD
+
+
+def embed_batch(decoder: Decoder, batch: Batch) -> Tensor:
+    """Returns the input of the first layer, [B, T, D]."""
+    texts_BT = batch.texts_BT
+    positions_BT = None if texts_BT is None else text_positions(texts_BT)
+    x_BTD = decoder.embed(batch.inputs_BT, positions_BT)
+    # The sum of all layers is kept in the norms' precision, whatever the tables are stored in.
+    return x_BTD.to(decoder.final_norm.weight.dtype)
 
 
 def layer_positions(layer: Layer, batch: Batch) -> FusedPositions:

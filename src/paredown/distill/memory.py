@@ -8,7 +8,7 @@ built-in model and of SmolLM2-135M, measured as tests/distill/test_memory.py mea
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ from paredown.distill.batch import Batch
 from paredown.distill.chunked_logits import chunk_rows
 from paredown.distill.forward import layer_positions
 from paredown.distill.layout import Layout, layouts
+from paredown.distill.lesson_size import LessonSize
 from paredown.errors import CapacityError
 from paredown.models.decoder.device import check_device, free_bytes
 from paredown.models.decoder.layer import Layer
@@ -80,7 +81,9 @@ class TrainingSize:
     that are trained, `num_held` those of masked matrices; `trains_tables` says whether the
     embedding or the output layer is among them. `teacher` None is none that runs here.
     `keeps_best` says that the best weights are kept beside those in training. `sampled_tokens` are
-    those of a step's sampled texts, whose keys and values the models keep meanwhile."""
+    those of a step's sampled texts, whose keys and values the models keep meanwhile. `stored_bytes`
+    are those of a teacher's distributions that are read from disk. `lesson` is what the way to
+    learn takes beside."""
 
     spec: ModelSpec
     num_trained: int
@@ -95,21 +98,26 @@ class TrainingSize:
     prepare: Callable[[Layer], None] | None = None
     keeps_best: bool = False
     sampled_tokens: int = 0
+    stored_bytes: int = 0
+    lesson: LessonSize = field(default_factory=LessonSize)
 
     def predict(self, layout: Layout) -> TrainingMemory:
         """Predicts the peak of a training that loads both models from now on."""
-        gradients = 4 * self.num_trained
+        num_trained, num_beside = self.num_trained, self.lesson.num_parameters
+        gradients = 4 * (num_trained + num_beside)
         # While gradients come, what was kept for them goes.
         worker = max(gradients, self._worker_bytes(layout))
         width = 2 if self.arithmetic == "bf16" else 4
         return TrainingMemory(
             base=resident_bytes() if self.device == "cpu" else 0,
             libraries=_LIBRARY_BYTES,
-            student=4 * (self.spec.num_parameters() + self.keeps_best * self.num_trained)
+            student=4 * (self.spec.num_parameters() + self.keeps_best * num_trained)
+            + 4 * (1 + self.keeps_best) * num_beside
             + self.grid_bytes,
-            optimizer=8 * self.num_trained + self.num_held,
+            optimizer=8 * (num_trained + num_beside) + self.num_held,
             gradients=gradients,
-            teacher=0 if self.teacher is None else width * self.teacher.num_parameters(),
+            teacher=self.stored_bytes
+            + (0 if self.teacher is None else width * self.teacher.num_parameters()),
             values=max(layout.num_workers * worker, self._sampling_bytes()),
         )
 
@@ -130,7 +138,8 @@ class TrainingSize:
             each = self._kept_bytes(layer, layout.part_rows)
             kept += count * (hidden if layout.recomputes else each)
             largest = max(largest, each)
-        return kept + largest + _HIDDEN_COPIES * hidden + self._head_bytes(tokens)
+        lesson = self.lesson.part_bytes(layout.part_rows, self.row_tokens - 1, layout.recomputes)
+        return kept + largest + _HIDDEN_COPIES * hidden + self._head_bytes(tokens) + lesson
 
     def _head_bytes(self, tokens: int) -> int:
         vocab, hidden = self.spec.vocab_size, self.spec.hidden_size

@@ -1,11 +1,19 @@
 """The ways a student learns from its teacher, by the names that people type."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from paredown.distill.batch_source import BatchSource
+from paredown.distill.features.feature_methods import (
+    FEATURE_METHODS,
+    FeatureMethod,
+    FeatureSetting,
+)
+from paredown.distill.features.layer_map import checked_inside
+from paredown.distill.lesson_size import LessonSize
 from paredown.distill.losses.cross_entropy import CrossEntropy
 from paredown.distill.losses.jsd import JSD
 from paredown.distill.losses.kl import KL
@@ -16,16 +24,21 @@ from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.objective import LogitObjective, Objective
 from paredown.distill.on_policy.minillm import MiniLLMBatches
 from paredown.distill.on_policy.mixed_batches import MixedBatches
-from paredown.distill.on_policy.policy_objective import PolicyObjective
+from paredown.distill.on_policy.open_reward import open_reward
+from paredown.distill.on_policy.policy_objective import PolicyObjective, check_kl_weight
 from paredown.distill.on_policy.prompts import Prompts
+from paredown.distill.on_policy.reward_batches import RewardBatches
+from paredown.distill.on_policy.reward_log import RewardLog
 from paredown.distill.on_policy.sampling import Sampling
+from paredown.distill.on_policy.staged_batches import warmed
 from paredown.distill.on_policy.student_batches import StudentBatches
 from paredown.distill.row_batches import RowBatches
 from paredown.distill.rows import Rows
-from paredown.distill.teacher import DecoderTeacher
+from paredown.distill.teacher import DecoderTeacher, Teacher
 from paredown.distill.train_config import TrainConfig
 from paredown.errors import ConfigError
 from paredown.models.decoder.decoder import Decoder
+from paredown.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +53,14 @@ class MethodOptions:
     `top_share`      of the vocabulary, the teacher's likeliest tokens, that slim looks at
     `own_share`      of the steps of gkd that learn from what the student writes itself
     `teacher_share`  of the distribution from which minillm draws
-    `prompt_tokens`  the most tokens of a text that gkd and minillm go on from
+    `feature_weight` of the teacher's features beside its distribution; 0.1 was the best of four for
+                     tinybert on the built-in model
+    `layer_map`      the teacher's layer that is compared inside (features/layer_map.py)
+    `reward`         of reward: "module:callable" or an address (on_policy/open_reward.py)
+    `kl_weight`      of the divergence from the teacher beside the reward
+    `num_answers`    to a prompt, which are compared with each other
+    `warm_share`     of the steps that learn from texts before those that learn from the reward
+    `prompt_tokens`  the most tokens of a text that gkd, minillm and reward go on from
     `new_tokens`     the most tokens that they add
     """
 
@@ -51,6 +71,12 @@ class MethodOptions:
     top_share: float = 0.05
     own_share: float = 0.5
     teacher_share: float = 0.2
+    feature_weight: float = 0.1
+    layer_map: str = "first"
+    reward: str = ""
+    kl_weight: float = 0.05
+    num_answers: int = 4
+    warm_share: float = 0.0
     prompt_tokens: int = 32
     new_tokens: int = 96
 
@@ -65,8 +91,9 @@ class MethodOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Holds what a method has at hand. `teacher` is there where the method asks for it; `stop_ids`
-    end a text that is sampled."""
+    """Holds what a method has at hand. `teacher` is there where the method asks for it, or `stored`
+    in its place where its distributions are read from disk; `stop_ids` end a text that is sampled,
+    and `decode` makes words of its tokens."""
 
     student: Decoder
     teacher: DecoderTeacher | None
@@ -74,6 +101,8 @@ class Setting:
     rows: Rows
     train: TrainConfig
     stop_ids: frozenset[int] = frozenset()
+    stored: Teacher | None = None
+    decode: Callable[[Sequence[int]], str] | None = None
 
     @property
     def known_teacher(self) -> DecoderTeacher:
@@ -84,9 +113,9 @@ class Setting:
     def row_batches(self) -> RowBatches:
         return RowBatches.of(self.rows, self.train)
 
-    @property
-    def sampling(self) -> Sampling:
-        """How texts are sampled from the student. A step has as many tokens as one of rows."""
+    def sampling(self, num_each: int = 1) -> Sampling:
+        """Returns how texts are sampled from the student, `num_each` from a prompt. A step has as
+        many tokens as one of rows, or the texts of one prompt."""
         prompts = Prompts.of_rows(self.rows, self.options.prompt_tokens)
         num_tokens = prompts.num_tokens + self.options.new_tokens
         return Sampling(
@@ -94,7 +123,8 @@ class Setting:
             max_new_tokens=self.options.new_tokens,
             stop_ids=self.stop_ids,
             arithmetic=self.train.chosen_arithmetic,
-            num_prompts=self.train.step_rows(num_tokens),
+            num_prompts=max(1, self.train.step_rows(num_tokens) // num_each),
+            num_each=num_each,
             seed=self.train.seed,
         )
 
@@ -102,35 +132,53 @@ class Setting:
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
     """Says what a training lowers, and on which batches. `parameters` are trained beside the
-    student's and not stored."""
+    student's and not stored. `notes` say afterwards how it went."""
 
     objective: Objective
     source: BatchSource
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    notes: Callable[[], tuple[str, ...]] = tuple
+
+
+def _no_size(options: MethodOptions, student: ModelSpec, teacher: ModelSpec) -> LessonSize:
+    return LessonSize()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """A way to learn. `needs_teacher` says that it looks at the teacher's whole distribution, for
-    which both need the same vocabulary; `samples` that it learns from what the student writes.
-    `check` raises ConfigError for options out of range."""
+    which both need the same vocabulary; `samples` that it learns from what the student writes;
+    `is_judged` that held-out text shows how well it learns. `loss` is there where the method needs
+    no more of its teacher than the distributions of the text's tokens.
+    `check` raises ConfigError for options out of range. `size` returns the memory it takes beside a
+    student and a teacher, and raises UnsupportedError where these do not fit together."""
 
     summary: str
     check: Callable[[MethodOptions], object]
     lesson: Callable[[Setting], Lesson]
     needs_teacher: bool = True
     samples: bool = False
+    loss: Callable[[MethodOptions], TokenLoss] | None = None
+    is_judged: bool = True
+    size: Callable[[MethodOptions, ModelSpec, ModelSpec], LessonSize] = _no_size
 
 
 def by_loss(summary: str, make_loss: Callable[[MethodOptions], TokenLoss]) -> Method:
     """Returns a method that lowers a loss of each target's logits."""
 
     def lesson(setting: Setting) -> Lesson:
-        objective = LogitObjective(loss=make_loss(setting.options), teacher=setting.teacher)
+        teacher = setting.stored or setting.teacher
+        objective = LogitObjective(loss=make_loss(setting.options), teacher=teacher)
         return Lesson(objective=objective, source=setting.row_batches)
 
     needs_teacher = make_loss(MethodOptions()).needs_teacher
-    return Method(summary=summary, needs_teacher=needs_teacher, check=make_loss, lesson=lesson)
+    return Method(
+        summary=summary,
+        needs_teacher=needs_teacher,
+        check=make_loss,
+        lesson=lesson,
+        loss=make_loss,
+    )
 
 
 def _kl(options: MethodOptions) -> TokenLoss:
@@ -160,7 +208,7 @@ def _check_gkd(options: MethodOptions) -> None:
 
 def _gkd(setting: Setting) -> Lesson:
     options = setting.options
-    sampled = StudentBatches(sampling=setting.sampling)
+    sampled = StudentBatches(sampling=setting.sampling())
     return Lesson(
         objective=LogitObjective(loss=_jsd(options), teacher=setting.teacher),
         source=MixedBatches(
@@ -179,11 +227,77 @@ def _check_minillm(options: MethodOptions) -> None:
 def _minillm(setting: Setting) -> Lesson:
     teacher = setting.known_teacher
     source = MiniLLMBatches(
-        sampling=setting.sampling, teacher=teacher, teacher_share=setting.options.teacher_share
+        sampling=setting.sampling(), teacher=teacher, teacher_share=setting.options.teacher_share
     )
     # Held-out text is judged by what MiniLLM lowers on the student's own.
     objective = PolicyObjective(kl_weight=1.0, teacher=teacher, text_loss=ReverseKL())
     return Lesson(objective=objective, source=source)
+
+
+def _check_reward(options: MethodOptions) -> None:
+    check_share("--warm-share", options.warm_share)
+    check_kl_weight(options.kl_weight)
+    if options.num_answers < 2:
+        raise ConfigError(
+            "an answer is compared with others to its prompt",
+            seen=f"--num-answers {options.num_answers}",
+            remedy="Give at least 2.",
+        )
+    if not options.reward:
+        raise ConfigError(
+            "there is no reward to learn from",
+            seen="no --reward",
+            remedy="Give --reward module:callable, or an http address.",
+        )
+    _ = open_reward(options.reward)
+
+
+def _reward(setting: Setting) -> Lesson:
+    options, log = setting.options, RewardLog()
+    assert setting.decode is not None
+    source: BatchSource = RewardBatches(
+        sampling=setting.sampling(options.num_answers),
+        reward=open_reward(options.reward),
+        decode=setting.decode,
+        on_rewards=log.add,
+    )
+    if options.warm_share:
+        source = warmed(setting.row_batches, source, options.warm_share, setting.train.num_tokens)
+    objective = PolicyObjective(kl_weight=options.kl_weight, teacher=setting.known_teacher)
+    return Lesson(objective=objective, source=source, notes=log.notes)
+
+
+def by_features(feature: FeatureMethod) -> Method:
+    """Returns a method that learns from features and, as soft-label does, from logits."""
+
+    def check(options: MethodOptions) -> None:
+        _soft_label(options)
+        checked_inside(options.layer_map)
+        if not 0 <= options.feature_weight < math.inf:
+            raise ConfigError(
+                "the weight of the teacher's features is out of range",
+                seen=options.feature_weight,
+                remedy="Give a number from 0; 0 learns from the teacher's distribution alone.",
+            )
+
+    def lesson(setting: Setting) -> Lesson:
+        objective, parameters = feature.make(
+            FeatureSetting(
+                student=setting.student,
+                teacher=setting.known_teacher,
+                text_loss=_soft_label(setting.options),
+                weight=setting.options.feature_weight,
+                inside=checked_inside(setting.options.layer_map),
+                seed=setting.train.seed,
+                rows=setting.rows,
+            )
+        )
+        return Lesson(objective=objective, source=setting.row_batches, parameters=parameters)
+
+    def size(options: MethodOptions, student: ModelSpec, teacher: ModelSpec) -> LessonSize:
+        return feature.size(student, teacher, checked_inside(options.layer_map))
+
+    return Method(summary=feature.summary, check=check, lesson=lesson, size=size)
 
 
 def check_share(option: str, share: float) -> None:
@@ -210,8 +324,20 @@ METHODS: dict[str, Method] = {
         lesson=_minillm,
         samples=True,
     ),
+    "reward": Method(
+        summary="a reward of what the student writes, near its teacher",
+        check=_check_reward,
+        lesson=_reward,
+        samples=True,
+        is_judged=False,
+    ),
+    **{name: by_features(feature) for name, feature in FEATURE_METHODS.items()},
     "hard-label": by_loss("the text's tokens alone", lambda options: CrossEntropy()),
 }
+
+
+# Stands for the method that suits what is given.
+AUTO = "auto"
 
 
 def find_method(name: str) -> Method:
@@ -220,6 +346,6 @@ def find_method(name: str) -> Method:
         raise ConfigError(
             "there is no such way to distill",
             seen=name,
-            remedy=f"Give one of {', '.join(METHODS)}.",
+            remedy=f"Give one of {', '.join(METHODS)}, or {AUTO}.",
         )
     return METHODS[name]

@@ -54,6 +54,11 @@ class DecoderTeacher:
     def predict(self, batch: Batch) -> LogProbabilities:
         with torch.no_grad(), computing(self.arithmetic, batch.device_type):
             x_BTD = run_layers(self.decoder, batch)
+        return self.predict_from(x_BTD, batch)
+
+    def predict_from(self, x_BTD: Tensor, batch: Batch) -> LogProbabilities:
+        """Returns the predictions from the output of the last layer."""
+        with torch.no_grad(), computing(self.arithmetic, batch.device_type):
             normed_ND = self.decoder.final_norm(x_BTD.flatten(0, 1)[batch.places()])
         logits = chunk_logits(self.decoder, normed_ND, self.arithmetic)
 

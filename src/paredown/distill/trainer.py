@@ -59,13 +59,14 @@ class Training:
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
     """All steps of a run, those before it was resumed included. `judgements` are the looks at
-    held-out rows; with any the weights are those of `best`."""
+    held-out rows; with any the weights are those of `best`. `notes` are the lesson's."""
 
     records: tuple[StepRecord, ...]
     layout: Layout
     num_resumed_steps: int = 0
     judgements: tuple[Judgement, ...] = ()
     stopped_early: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> Judgement | None:

@@ -10,9 +10,11 @@ from paredown.compress.calibrate.source_digest import source_digest
 from paredown.distill.data.training_data import TrainingData
 from paredown.distill.distill import DistillConfig, DistillResult, Pair, distill
 from paredown.distill.peers import Peers, joined_peers
-from paredown.distill.students.make_student import check_student, make_student
+from paredown.distill.students.make_student import make_student
+from paredown.distill.students.student_choice import StudentChoice
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification import Verification
+from paredown.jobs.distillation_method import choose_method
 from paredown.jobs.distillation_proof import DistillationProof
 from paredown.jobs.distillation_text import distillation_text
 from paredown.jobs.float_source import FloatSource, FromQuantized, float_source
@@ -118,8 +120,7 @@ def distill_and_verify(
         if peers is not None and not peers.is_first:
             return _help(peers, options)
         check_output_folder(output, overwrite)
-        if not _is_folder(config.student):
-            check_student(config.student)
+        StudentChoice.parse(config.student)
         check_work_folders(output)
         with float_source(teacher, on_progress) as source:
             done = _lead(source, options, peers)
@@ -141,18 +142,19 @@ def _lead(source: FloatSource, options: _Options, peers: Peers | None) -> Distil
     output = options.output
     config = _threaded(options.config, options.num_threads)
     with open_stages(stages_path(output), _fingerprint(source, config)) as stages:
-        student = _student(source, config.student, stages)
+        student = _student(source, config, stages)
         pair = Pair(student=student, teacher=source.original, peers=peers)
+        config, why = choose_method(pair, config)
         pair.check(config)
         data = distillation_text(pair, config, options.num_threads)
         if peers is not None:
-            peers.share((student.path, source.original.path, data))
+            peers.share((student.path, source.original.path, config.method, data))
         proof = DistillationProof(
             pair,
             f"{config.method} of {config.student}",
             options.verify,
             num_threads=options.num_threads,
-            notes=(*source.notes, *data.notes),
+            notes=(*source.notes, *why, *data.notes, *_stored_notes(config)),
             on_progress=options.on_progress,
         )
         written = distill(
@@ -177,10 +179,11 @@ def _lead(source: FloatSource, options: _Options, peers: Peers | None) -> Distil
 
 def _help(peers: Peers, options: _Options) -> DistilledCheckpoint:
     """Trains beside the first process, with what that has prepared."""
-    shared: tuple[Path, Path, TrainingData] | None = None
-    student, teacher, data = peers.share(shared)
+    shared: tuple[Path, Path, str, TrainingData] | None = None
+    student, teacher, method, data = peers.share(shared)
     pair = Pair(student=Checkpoint.open(student), teacher=Checkpoint.open(teacher), peers=peers)
-    distill(pair, options.output, _threaded(options.config, options.num_threads), data)
+    config = replace(_threaded(options.config, options.num_threads), method=method)
+    distill(pair, options.output, config, data)
     done: DistilledCheckpoint | None = None
     return peers.share(done)
 
@@ -192,17 +195,21 @@ def _threaded(config: DistillConfig, num_threads: int | None) -> DistillConfig:
     return replace(config, train=replace(config.train, num_threads=num_threads))
 
 
-def _is_folder(student: str) -> bool:
-    return Path(student).is_dir()
+def _stored_notes(config: DistillConfig) -> tuple[str, ...]:
+    kept = config.teacher_logits
+    return (
+        () if kept is None else (f"learned from distributions of the teacher kept as {kept.keep}",)
+    )
 
 
-def _student(source: FloatSource, choice: str, stages: Stages) -> Checkpoint:
+def _student(source: FloatSource, config: DistillConfig, stages: Stages) -> Checkpoint:
     """Returns the student as it starts: the folder's own checkpoint, or one made for this run."""
-    if _is_folder(choice):
-        return Checkpoint.open(Path(choice))
+    choice = StudentChoice.parse(config.student)
+    if choice.folder is not None:
+        return Checkpoint.open(choice.folder)
 
     def make(place: Path) -> tuple[str, ...]:
-        make_student(source.floats, choice, place)
+        make_student(source.floats, choice, place, config.train.seed)
         return ()
 
     return stages.make(_STUDENT_STAGE, make)
@@ -210,5 +217,6 @@ def _student(source: FloatSource, choice: str, stages: Stages) -> Checkpoint:
 
 def _fingerprint(source: FloatSource, config: DistillConfig) -> str:
     """Returns a hash of what determines the bytes of the student as it starts."""
-    parts = (source_digest(source.floats), config.student, str(config.train.seed))
+    choice = StudentChoice.parse(config.student)
+    parts = (source_digest(source.floats), choice.fingerprint, str(config.train.seed))
     return hashlib.sha256("\n".join((*parts, torch.__version__)).encode()).hexdigest()

@@ -112,6 +112,7 @@ def _training_notes(training: TrainResult) -> tuple[str, ...]:
     told = (
         f"trained on {training.num_tokens:,} tokens in {last.elapsed_s:.0f} s: loss from "
         f"{first.loss:.4f} to {training.final_loss:.4f}",
+        *training.notes,
     )
     best = training.best
     if best is None:

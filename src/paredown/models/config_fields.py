@@ -70,6 +70,7 @@ def _fields(spec: ModelSpec, family: Family) -> dict[str, object]:
     values: dict[str, set[object]] = {
         "vocab_size": {spec.vocab_size},
         "hidden_size": {spec.hidden_size},
+        "embedding_size": {spec.hidden_size},
         "num_layers": {spec.num_layers},
         "max_positions": {spec.max_positions},
         "is_tied": {spec.output.is_tied},

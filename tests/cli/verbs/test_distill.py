@@ -45,13 +45,41 @@ def test_json_has_all_of_it_and_a_helper_says_nothing(words, tmp_path, capsys, m
     assert capsys.readouterr().out == ""
 
 
+def test_auto_says_what_it_chose_and_why(words, capsys) -> None:
+    assert main([*words, "--method", "auto", "--no-verify"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "auto chose slim: the text is not the teacher's own" in shown
+
+
+def test_the_teacher_is_kept_on_disk(words, tmp_path, capsys) -> None:
+    logits = str(tmp_path / "logits")
+    assert main([*words, "--no-verify", "--teacher-logits", logits, "--keep", "top-4"]) == 0
+    assert "kept as top-4" in " ".join(capsys.readouterr().out.split())
+    header = json.loads((tmp_path / "logits" / "header.json").read_text())
+    assert (header["keep"], header["missing_mass"]) == ("top-4", "spread")
+
+
 @pytest.mark.parametrize(
     ("extra", "says"),
     [
         (["--method", "magic"], "invalid choice"),
         (["--student", "half"], "no such student"),
+        (["--student", "width-100"], "as wide as its teacher"),
+        (["--student", "width-10"], "no attention head"),
+        (["--student", "every-3"], "too few layers"),
+        (["--keep", "top-4"], "--teacher-logits"),
+        (["--teacher-logits", "logits", "--keep", "best"], "cannot be kept"),
+        (["--teacher-logits", "logits", "--method", "gkd"], "stored distributions"),
+        (["--teacher-logits", "logits", "--temperature", "2"], "another temperature"),
+        (["--teacher-logits", "logits", "--method", "jsd"], "every token"),
+        (["--teacher-logits", "."], "other files"),
         (["--temperature", "0"], "temperature"),
         (["--label-weight", "-1"], "weight"),
+        (["--method", "tinybert", "--layer-map", "middle"], "map of layers"),
+        (["--method", "tinybert", "--feature-weight", "-1"], "features"),
+        (["--method", "reward"], "no --reward"),
+        (["--method", "reward", "--reward", "no.such:score"], "cannot be loaded"),
+        (["--method", "auto", "--reward", "nonsense"], "neither a function nor an address"),
         (["--tokens", "0"], "no time"),
         (["--minutes", "3"], "not allowed with"),
         (["--held-out", "1"], "held out"),

@@ -10,8 +10,10 @@ from paredown.distill.data.training_data import (
     TrainingDataConfig,
 )
 from paredown.distill.distill import DistillConfig
-from paredown.distill.methods import METHODS, MethodOptions
+from paredown.distill.methods import AUTO, METHODS, MethodOptions
+from paredown.distill.teacher_logits.teacher_logits import DEFAULT_KEEP, TeacherLogits
 from paredown.distill.train_config import TrainConfig
+from paredown.errors import ConfigError
 
 DEFAULT_TOKENS = 500_000
 _TRAIN = TrainConfig(num_tokens=DEFAULT_TOKENS)
@@ -22,19 +24,23 @@ def add_distillation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--student",
         default="every-2",
-        help="what is trained: every-K keeps every K-th layer of the teacher, FOLDER is a "
-        "checkpoint of yours, as a pruned one (default: every-2)",
+        help="what is trained: every-K keeps every K-th layer of the teacher, width-P keeps P "
+        "percent of its width, every-K+width-P both; CONFIG.json is a new model of that shape, "
+        "FOLDER a checkpoint of yours, as a pruned one (default: every-2)",
         metavar="STUDENT",
     )
     methods = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.items())
     parser.add_argument(
         "--method",
-        choices=list(METHODS),
+        choices=[*METHODS, AUTO],
         default="soft-label",
-        help=f"what the student learns. {methods} (default: soft-label)",
+        help=f"what the student learns. {methods}; {AUTO}: what suits the reward and the text "
+        "that are given (default: soft-label)",
         metavar="METHOD",
     )
+    _add_reward(parser)
     _add_method_numbers(parser)
+    _add_teacher_logits(parser)
     _add_data(parser)
     _add_training(parser)
 
@@ -48,8 +54,13 @@ _NUMBERS = (
     ("top_share", "slim: of the vocabulary, the likeliest tokens that are learned", "SHARE"),
     ("own_share", "gkd: of the steps on texts that the student writes itself", "SHARE"),
     ("teacher_share", "minillm: of the distribution that texts are drawn from", "SHARE"),
-    ("prompt_tokens", "gkd, minillm: the most tokens that a text goes on from", "N"),
-    ("new_tokens", "gkd, minillm: the most tokens that it adds", "N"),
+    ("feature_weight", "tinybert and other features: their weight beside the logits", "W"),
+    ("layer_map", "features: the first or last of the teacher's layers in a layer's place", "MAP"),
+    ("kl_weight", "reward: weight of the divergence from the teacher", "W"),
+    ("num_answers", "reward: answers to a prompt, compared with each other", "N"),
+    ("warm_share", "reward: of the steps, the first ones, on the texts themselves", "SHARE"),
+    ("prompt_tokens", "gkd, minillm, reward: the most tokens that a text goes on from", "N"),
+    ("new_tokens", "gkd, minillm, reward: the most tokens that it adds", "N"),
 )
 
 
@@ -61,9 +72,37 @@ def _add_method_numbers(parser: argparse.ArgumentParser) -> None:
             f"--{name.replace('_', '-')}",
             type=type(default),
             default=default,
-            help=f"{help_text} (default {default:g})",
+            help=f"{help_text} (default {default})",
             metavar=placeholder,
         )
+
+
+def _add_reward(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reward",
+        default="",
+        help="what scores an answer: module:callable, a function of prompt and answer in a module "
+        "that Python finds, or an http address, which gets prompts and answers and returns "
+        "rewards (docs/guide/distill.md)",
+        metavar="REWARD",
+    )
+
+
+def _add_teacher_logits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the teacher's distributions on disk")
+    group.add_argument(
+        "--teacher-logits",
+        type=Path,
+        help="read the teacher's distributions from FOLDER, which is written first unless it holds "
+        "them; the teacher does not run in training",
+        metavar="FOLDER",
+    )
+    group.add_argument(
+        "--keep",
+        help="what is kept of each: samples-N draws, the top-K tokens (the others share what is "
+        f"left), top-K-renormalized, or whole (default: {DEFAULT_KEEP})",
+        metavar="WHAT",
+    )
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
@@ -155,9 +194,24 @@ def distill_config(args: argparse.Namespace) -> DistillConfig:
         train=train,
         student=args.student,
         method=args.method,
-        options=MethodOptions(**{name: getattr(args, name) for name, *_ in _NUMBERS}),
+        options=MethodOptions(
+            reward=args.reward, **{name: getattr(args, name) for name, *_ in _NUMBERS}
+        ),
         data=TrainingDataConfig(
             paths=tuple(args.data), row_tokens=args.row_tokens, held_out=args.held_out
         ),
         patience=args.patience,
+        teacher_logits=_teacher_logits(args),
     )
+
+
+def _teacher_logits(args: argparse.Namespace) -> TeacherLogits | None:
+    if args.teacher_logits is None:
+        if args.keep is not None:
+            raise ConfigError(
+                "--keep says what is kept of the teacher's distributions, and none are kept",
+                seen=args.keep,
+                remedy="Give the folder for them (--teacher-logits), or leave out --keep.",
+            )
+        return None
+    return TeacherLogits(folder=args.teacher_logits, keep=args.keep or DEFAULT_KEEP)

@@ -23,7 +23,10 @@ examples:
   paredown distill my-model -o student --student every-2 --tokens 1000000
   paredown distill my-model -o student --data chats.jsonl --minutes 30 --plot losses.png
   paredown distill my-model -o student --student pruned --method kl --temperature 2
+  paredown distill my-model -o student --student width-50 --teacher-logits logits
   paredown distill my-model -o student --data novel.txt --method hard-label --held-out 0.1
+  paredown distill my-model -o student --method tinybert --feature-weight 0.1
+  paredown distill my-model -o out --student my-model --method reward --reward rewards:score
 
 The student is measured beside its teacher, before and after. verification.json in the
 folder keeps the figures, and what `paredown serve` checks when it loads the checkpoint.

@@ -30,12 +30,7 @@ class PolicyObjective:
     text_loss: TokenLoss = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.kl_weight < float("inf"):
-            raise ConfigError(
-                "the weight of the divergence from the teacher is out of range",
-                seen=self.kl_weight,
-                remedy="Give a number from 0.",
-            )
+        check_kl_weight(self.kl_weight)
         assert self.teacher is not None or self.kl_weight == 0
 
     def total(
@@ -61,3 +56,13 @@ class PolicyObjective:
             )
 
         return logit_total(student, batch, losses, arithmetic, recomputes=recomputes)
+
+
+def check_kl_weight(weight: float) -> None:
+    """Raises ConfigError for a weight of the divergence that is out of range."""
+    if not 0 <= weight < float("inf"):
+        raise ConfigError(
+            "the weight of the divergence from the teacher is out of range",
+            seen=weight,
+            remedy="Give a number from 0.",
+        )

@@ -32,6 +32,8 @@ def checked_scores(reward: Reward, prompts: Sequence[str], answers: Sequence[str
     gives something that is no finite number."""
     try:
         found = [float(score) for score in reward.scores(prompts, answers)]
+    except TrainingError:
+        raise
     except Exception as error:  # whatever a stranger's function raises
         raise TrainingError(
             "the reward failed",

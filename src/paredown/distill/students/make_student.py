@@ -1,27 +1,37 @@
 """Makes the model that a student starts as."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from paredown.distill.students.every import parse_every, write_every
-from paredown.errors import ConfigError
+from paredown.compress.require_floats import require_floats
+from paredown.distill.students.every import every_layer
+from paredown.distill.students.from_config import from_config
+from paredown.distill.students.kept_width import narrower
+from paredown.distill.students.student_choice import StudentChoice
+from paredown.distill.students.width import sliced
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.write import write_decoder
+from paredown.models.paredown_section import PRUNED, with_key
 
 
-def check_student(choice: str) -> None:
-    """Raises ConfigError for a choice that `make_student` does not know."""
-    if parse_every(choice) is None:
-        raise ConfigError(
-            "there is no such student",
-            seen=choice,
-            remedy="Give every-2 for every second layer, or the folder of a checkpoint.",
-        )
+def make_student(teacher: Checkpoint, choice: StudentChoice, output: Path, seed: int = 0) -> None:
+    """Writes the folder `output`, an ordinary checkpoint, with the student that `choice` names; a
+    choice of a folder is one already. `seed` is that of a config's random weights.
 
-
-def make_student(teacher: Checkpoint, choice: str, output: Path) -> None:
-    """Writes the folder `output` with the student that `choice` names. Raises ConfigError for an
-    unknown choice or one that leaves the teacher as it is, UnsupportedError for what cannot be made
-    of this teacher, and OutputError."""
-    check_student(choice)
-    k = parse_every(choice)
-    assert k is not None
-    write_every(teacher, k, output)
+    Raises ConfigError for layers, a width or a config that do not fit the teacher, UnsupportedError
+    for what cannot be made of it, CheckpointError for a config that cannot be read, CapacityError
+    for one that does not fit in memory, and OutputError.
+    """
+    assert choice.folder is None
+    if choice.config is not None:
+        made = from_config(teacher, choice.config, seed)
+        write_decoder(made.decoder, made.shape, output, dtype=made.dtype)
+        return
+    require_floats(teacher)
+    left = teacher if choice.every is None else every_layer(teacher, choice.every)
+    left = replace(left, config=with_key(left.config, PRUNED, None), pruned={})
+    decoder = Decoder.from_checkpoint(left)
+    if choice.width is not None:
+        decoder = sliced(decoder, narrower(left, choice.width))
+    write_decoder(decoder, left, output)

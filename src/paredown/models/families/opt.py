@@ -74,6 +74,7 @@ OPT = Family(
     config_fields={
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",
+        "embedding_size": "word_embed_proj_dim",
         "num_layers": "num_hidden_layers",
         "num_heads": "num_attention_heads",
         "mlp_size": "ffn_dim",

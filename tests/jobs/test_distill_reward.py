@@ -1,0 +1,79 @@
+"""A reward that can be checked rises: answers that end in a full stop within 40 tokens."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from drivers.tiny_training import config
+from fakes.small_tokenizers import byte_level
+from fakes.tiny_models import make_model
+from paredown.distill.data.training_data import TrainingDataConfig
+from paredown.distill.distill import DistillConfig
+from paredown.distill.methods import MethodOptions
+from paredown.jobs.distill import DistilledCheckpoint, distill_and_verify
+
+# A sixth of the answers end in a full stop.
+ANSWERS = ("ab.", "ab", "abb", "b", "ba", "bb")
+LINES = [
+    {"prompt": "p" * length, "completion": answer} for length in (1, 2, 3) for answer in ANSWERS
+]
+REWARDS = re.compile(r"mean reward from (\S+) in the first .* to (\S+) in the last")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "pairs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    return path
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """A model that has learned the answers."""
+    folder = tmp_path_factory.mktemp("models")
+    make_model("llama", torch.float32, 4).save_pretrained(folder / "start")
+    byte_level().save(str(folder / "start" / "tokenizer.json"))
+    options = settings(data, str(folder / "start"), "hard-label", 60 * 64)
+    distill_and_verify(folder / "start", folder / "taught", options, verify=None, num_threads=1)
+    return folder / "taught"
+
+
+def settings(
+    data: Path, student: str, method: str, num_tokens: int, **options: object
+) -> DistillConfig:
+    found = MethodOptions(prompt_tokens=4, new_tokens=40, **options)  # type: ignore[arg-type]
+    return DistillConfig(
+        train=config(num_tokens, batch_tokens=64, learning_rate=3e-3),
+        student=student,
+        method=method,
+        options=found,
+        data=TrainingDataConfig(paths=(data,), row_tokens=32, held_out=0.0),
+    )
+
+
+def rewarded(made: DistilledCheckpoint) -> tuple[float, float]:
+    (found,) = (match for note in made.notes if (match := REWARDS.search(note)))
+    return float(found[1]), float(found[2])
+
+
+def test_a_reward_rises_above_its_teacher(teacher: Path, data: Path, tmp_path: Path) -> None:
+    options = settings(
+        data,
+        str(teacher),
+        "auto",
+        40 * 16 * 44,
+        reward="drivers.full_stop:score",
+        kl_weight=0.02,
+        num_answers=8,
+    )
+    options = replace(options, train=replace(options.train, batch_tokens=16 * 44))
+    made = distill_and_verify(teacher, tmp_path / "out", options, verify=None, num_threads=1)
+    before, after = rewarded(made)
+    print(before, after)
+    assert made.method == "reward"
+    assert before < 0.5
+    assert after > 0.8
