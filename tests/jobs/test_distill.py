@@ -20,6 +20,7 @@ from fakes.small_tokenizers import byte_level
 from fakes.tiny_models import make_model
 from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.distill.distill import DistillConfig
+from paredown.distill.features.feature_methods import FEATURE_METHODS
 from paredown.distill.methods import METHODS, MethodOptions
 from paredown.distill.teacher import DecoderTeacher
 from paredown.distill.teacher_logits.teacher_logits import TeacherLogits
@@ -256,16 +257,16 @@ def test_a_stopped_run_ends_in_the_same_bytes(
         assert path.read_bytes() == (tmp_path / "out" / path.name).read_bytes()
 
 
+@pytest.mark.parametrize("method", ["soft-label", *FEATURE_METHODS])
 def test_a_folder_is_a_student_whose_layers_need_not_be_the_teachers(
-    teacher: Path, data: Path, text: VerifyConfig, tmp_path: Path
+    method: str, teacher: Path, data: Path, text: VerifyConfig, tmp_path: Path
 ) -> None:
     narrow = tmp_path / "narrow"
     make_model("llama", torch.float32, 5, hidden_size=32, head_dim=16).save_pretrained(narrow)
     byte_level().save(str(narrow / "tokenizer.json"))
     before = {path.name: path.read_bytes() for path in narrow.iterdir()}
-    made = distill_and_verify(
-        teacher, tmp_path / "out", settings(data, student=str(narrow)), verify=text, num_threads=1
-    )
+    options = settings(data, student=str(narrow), method=method)
+    made = distill_and_verify(teacher, tmp_path / "out", options, verify=text, num_threads=1)
     assert {path.name: path.read_bytes() for path in narrow.iterdir()} == before
     assert made.verification is not None
     assert made.verification.layer_errors == []

@@ -55,6 +55,11 @@ def settings(
     )
 
 
+def in_answers(options: DistillConfig) -> DistillConfig:
+    """Returns the settings with 16 answers a step."""
+    return replace(options, train=replace(options.train, batch_tokens=16 * 44))
+
+
 def rewarded(made: DistilledCheckpoint) -> tuple[float, float]:
     (found,) = (match for note in made.notes if (match := REWARDS.search(note)))
     return float(found[1]), float(found[2])
@@ -70,10 +75,34 @@ def test_a_reward_rises_above_its_teacher(teacher: Path, data: Path, tmp_path: P
         kl_weight=0.02,
         num_answers=8,
     )
-    options = replace(options, train=replace(options.train, batch_tokens=16 * 44))
+    options = in_answers(options)
     made = distill_and_verify(teacher, tmp_path / "out", options, verify=None, num_threads=1)
     before, after = rewarded(made)
-    print(before, after)
     assert made.method == "reward"
     assert before < 0.5
     assert after > 0.8
+
+
+def test_the_texts_come_first_where_the_student_knows_no_answer(
+    teacher: Path, data: Path, tmp_path: Path
+) -> None:
+    """A student that begins anew finds no full stop without them."""
+    start = str(teacher.parent / "start")
+    found = []
+    for share in (0.0, 0.5):
+        options = settings(
+            data,
+            start,
+            "reward",
+            40 * 16 * 44,
+            reward="drivers.full_stop:score",
+            kl_weight=0.0,
+            num_answers=8,
+            warm_share=share,
+        )
+        output = tmp_path / str(share)
+        made = distill_and_verify(teacher, output, in_answers(options), verify=None, num_threads=1)
+        found.append(rewarded(made)[1])
+        assert f"of {round(40 * (1 - share))} steps with rewards" in " ".join(made.notes)
+    assert found[0] < 0.1
+    assert found[1] > found[0] + 0.3

@@ -90,6 +90,12 @@ def test_samples_are_the_counts_of_their_draws(seed: int, num_draws: int) -> Non
         torch.testing.assert_close(own, expected.float(), rtol=1e-5, atol=1e-7)
 
 
+def test_a_token_that_is_impossible_is_never_drawn() -> None:
+    log_p_NV = torch.tensor([[0.0, 1.0, 0.0, 1e-9, 0.0]]).log().log_softmax(-1)
+    draws_NS = torch.tensor([[0.0, 0.5, np.nextafter(1.0, 0.0)]], dtype=torch.float64)
+    assert set(samples.drawn(log_p_NV, draws_NS).flatten().tolist()) <= {1, 3}
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), num_tokens=st.integers(1, VOCAB_SIZE))
 def test_the_top_follows_its_rule(seed: int, num_tokens: int) -> None:

@@ -148,7 +148,7 @@ def torn_index(folder: Path) -> None:
 
 def torn_row(folder: Path) -> None:
     with (folder / ROWS).open("ab") as file:
-        file.write(b"half a row")
+        file.write(b"half a row" * 100_000)
 
 
 def lost_rows(folder: Path) -> None:
