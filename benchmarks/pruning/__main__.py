@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, help="keeps cut and trained models, and goes on from them"
     )
-    parser.add_argument("--recipes", nargs="+", help="of zeros and cost (default: all)")
+    parser.add_argument("--recipes", nargs="+", help="of zeros, cost and bytes (default: all)")
     parser.add_argument("--shape", choices=CONFIGS, help="of speed, in place of the model's")
     parser.add_argument("--shape-layers", type=int, help="its first layers (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="of cost and speed")
@@ -123,7 +123,7 @@ def run(
             found[name] = measure_cut(measured, step, args.ways, models.part(name))
             show_cut(name, found[name])
     elif part == "bytes":
-        found = measure_bytes(measured, models, args.cut, report)
+        found = measure_bytes(measured, models, args.cut, args.recipes, report)
     elif part == "cost":
         names = args.recipes or [*RECIPES]
         found = measure_cost(measured.source.path, names, args.samples, args.rounds, report)

@@ -38,11 +38,16 @@ _ROUNDS = 7
 
 
 def measure_bytes(
-    measured: Measured, models: KeptModels, recovered_cuts: list[str], on_progress: OnProgress
+    measured: Measured,
+    models: KeptModels,
+    recovered_cuts: list[str],
+    recipes: list[str] | None,
+    on_progress: OnProgress,
 ) -> dict[str, Any]:
     """Returns the figures of every model: those quantized alone, pruned and quantized, pruned,
     recovered and quantized, and sparse and quantized. `models` may have the recovered ones from a
-    measurement of cuts; otherwise they are made. Only `recovered_cuts` are recovered."""
+    measurement of cuts; otherwise they are made. Only `recovered_cuts` are recovered. Where
+    `recipes` are given, all others are left out."""
     recover = f"-recover-{measured.num_tokens}"
     cut_names = [
         f"{name_of(cut, measured.source.spec.num_layers)}-{form}"
@@ -56,6 +61,7 @@ def measure_bytes(
         if "gptq" in form
     ]
     names = [*QUANTIZED, *cut_names, *recovered, *SPARSE]
+    names = [name for name in names if recipes is None or name in recipes]
     texts = RecipeTexts(
         calibration=measured.calibration,
         training=lambda step: training_rows(
