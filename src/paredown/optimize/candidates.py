@@ -69,7 +69,7 @@ class SearchSetup:
     candidates that took a calibration, so that none is made twice. `texts` are those that the
     recipes need. `one_text` cuts as many windows from the first calibration text alone; None
     if there is no other. With `prune` the search has candidates that remove weights, and smaller
-    models are trained too with `recover`.
+    models are trained too with `recover`. `train_minutes` trains the codes of those with few bits.
     """
 
     source: Checkpoint
@@ -86,6 +86,7 @@ class SearchSetup:
     bounds: Bounds = field(default_factory=Bounds)
     prune: bool = False
     recover: RecoverStep | None = None
+    train_minutes: float | None = None
 
     @property
     def calibration(self) -> Calibration | None:

@@ -49,6 +49,7 @@ from paredown.optimize.pruned_candidates import pruned_words
 from paredown.optimize.report import render_report
 from paredown.optimize.search import SearchNotes, search
 from paredown.optimize.sensitivity import WINDOW_TOKENS
+from paredown.optimize.trained_candidates import trained_recipes
 from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
 from paredown.stopped import StoppedError
@@ -74,7 +75,8 @@ class OptimizeConfig:
     """`output` and `report` are folders to write, which must not exist; None writes none. `bounds`
     without any limit allow the default loss of perplexity. `formats` are recipes; None searches
     near the bounds. `minutes` None means no deadline. With `prune` the search also removes weights,
-    and trains smaller models too with `recover`."""
+    and trains smaller models too with `recover`. `train_minutes` trains the codes of candidates
+    with few bits, each for so long."""
 
     output: Path | None = None
     report: Path | None = None
@@ -88,6 +90,7 @@ class OptimizeConfig:
     calibration: CalibrationConfig = _CALIBRATION
     prune: bool = False
     recover: RecoverStep | None = None
+    train_minutes: float | None = None
 
 
 _CONFIG = OptimizeConfig()
@@ -168,6 +171,7 @@ def _optimize(
             bounds=bounds,
             prune=config.prune,
             recover=config.recover,
+            train_minutes=config.train_minutes,
         )
         return _search(setup, recipes, skipped, config, deadline, rest)
 
@@ -325,6 +329,16 @@ def _write(
     return verifier
 
 
+def _check_train_minutes(minutes: float, formats: tuple[str, ...] | None) -> None:
+    if formats is not None:
+        raise ConfigError(
+            "--train-minutes adds candidates to a search, and --formats names all of them",
+            seen=", ".join(formats),
+            remedy="Leave one out; --formats takes trained recipes too: qad-int3-g64-10m.",
+        )
+    trained_recipes("", minutes)
+
+
 def _check(config: OptimizeConfig) -> None:
     if config.prune and config.formats is not None:
         raise ConfigError(
@@ -338,6 +352,8 @@ def _check(config: OptimizeConfig) -> None:
             seen=config.recover.name,
             remedy="Give --prune too.",
         )
+    if config.train_minutes is not None:
+        _check_train_minutes(config.train_minutes, config.formats)
     limits: Sequence[tuple[str, int]] = (
         ("--formats", 1 if config.formats is None else len(config.formats)),
         ("--tokens", config.num_tokens),

@@ -12,6 +12,7 @@ follow (optimize/pruned_candidates.py).
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from paredown.compress.changed_recipe import with_inputs
@@ -45,6 +46,7 @@ from paredown.optimize.model_parts import Part
 from paredown.optimize.output_share import MIN_OUTPUT_SHARE, OUTPUT_FORMAT, output_share
 from paredown.optimize.pruned_candidates import pruned_recipes
 from paredown.optimize.text_choice import TextChoice, compare_texts
+from paredown.optimize.trained_candidates import trained_recipes
 from paredown.progress import OnProgress
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -123,8 +125,12 @@ class _Search:
         mixes = self._mixes()
         if mixes is not None and self._make_mixes(mixes):
             self._compare_texts()
-        if self._setup.prune:
-            self._make_pruned()
+        setup = self._setup
+        if setup.prune:
+            recipes = pruned_recipes(setup.source.spec, self._tables(), setup.recover)
+            self._make_beside("pruned", recipes)
+        if setup.train_minutes is not None:
+            self._make_beside("trained", trained_recipes(self._tables(), setup.train_minutes))
 
     def _make_mixes(self, mixes: Mixes) -> bool:
         """Makes mixes by each method in turn. Returns false where one took longer than expected."""
@@ -154,18 +160,18 @@ class _Search:
             self._learn(method, mix, recipe)
         return True
 
-    def _make_pruned(self) -> None:
-        """Measures the pruned candidates that the time allows."""
-        setup = self._setup
-        for recipe in pruned_recipes(setup.source.spec, self._tables(), setup.recover):
-            training_s = sum(60 * (step.minutes or 0) for step in recipe.recover_steps)
+    def _make_beside(self, kind: str, recipes: Sequence[Recipe]) -> None:
+        """Measures those of other candidates than mixes that the time allows."""
+        for recipe in recipes:
+            steps = [*recipe.recover_steps, recipe.train_step]
+            training_s = sum(60 * (step.minutes or 0) for step in steps if step is not None)
             estimated = self._estimated_s("gptq") * len(recipe.stages) + training_s
             if not self._deadline.allows(estimated):
                 reason = f"about {estimated:.0f} s more, of {max(self._deadline.left_s, 0):.0f} s"
                 self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
                 continue
             try:
-                self._timed("pruned", [recipe], 1.0, 1.0)
+                self._timed(kind, [recipe], 1.0, 1.0)
             except OutOfTimeError:
                 reason = f"it took more than the {estimated:.0f} s that were expected"
                 self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))

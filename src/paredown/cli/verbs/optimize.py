@@ -38,6 +38,7 @@ EXAMPLES = """examples:
   paredown optimize my-model -o my-model-small --max-quality-loss 2%
   paredown optimize my-model --max-mb 400 --min-decode 30 --minutes 20
   paredown optimize my-model --prune --recover-minutes 10
+  paredown optimize my-model --train-minutes 10
   paredown optimize my-model --formats bf16,int8,int4-g128 --text novel.txt --json
 """
 # The exit code when all candidates lose too much and nothing was written.
@@ -68,12 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--help` explains, or mixed-BITS, as mixed-4, with a width for each layer",
         metavar="NAMES",
     )
-    parser.add_argument(
-        "--prune",
-        action="store_true",
-        help="try candidates that remove layers, neurons or single weights too",
-    )
-    add_recovery_arguments(parser)
+    _add_other_candidates(parser)
     parser.add_argument(
         "--text",
         type=Path,
@@ -102,6 +98,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     reports.add_argument("--no-report", action="store_true", help="write no report")
     add_common_arguments(parser)
+
+
+def _add_other_candidates(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="try candidates that remove layers, neurons or single weights too",
+    )
+    add_recovery_arguments(parser)
+    parser.add_argument(
+        "--train-minutes",
+        type=float,
+        help="try QAD of few bits too, each trained for M minutes; needs torch",
+        metavar="M",
+    )
 
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
@@ -170,6 +181,7 @@ def run(args: argparse.Namespace) -> int:
         calibration=calibration_config(args),
         prune=args.prune,
         recover=recover_step(args),
+        train_minutes=args.train_minutes,
     )
     with progress_bar("starting") as bar:
         model = FromQuantized(model=folder) if args.from_quantized else folder
