@@ -49,11 +49,16 @@ def test_an_interrupt_cancels_what_runs(events: EventThread) -> None:
         finally:
             ended.set()
 
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    started_s = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        events.run(endless())
-    assert ended.wait(5)
-    assert time.monotonic() - started_s < 5
-    timer.join()
+    # A worker of pytest-xdist ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        started_s = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            events.run(endless())
+        assert ended.wait(5)
+        assert time.monotonic() - started_s < 5
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
