@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from paredown.formats.stored.table import read_quantization
 from paredown.kernels.packed_file import Blob, PackedFile, PackedFileError
@@ -26,10 +27,16 @@ _MAX_BLOB_BYTES = 1 << 20
 _SOUND_BLOBS: list[Blob] = []
 
 
+def _read_whole(array: npt.NDArray[np.generic]) -> None:
+    # A file may hold infinities of both signs, whose sum is no number.
+    with np.errstate(invalid="ignore", over="ignore"):
+        array.sum()
+
+
 def _read_safetensors(path: Path) -> None:
     tensors = read_safetensors(path)
     for tensor in tensors.values():
-        tensor.array.sum()
+        _read_whole(tensor.array)
 
 
 def _read_index(path: Path) -> None:
@@ -37,13 +44,13 @@ def _read_index(path: Path) -> None:
     if not shard.exists():
         shard.write_bytes(seeds.shard())
     for tensor in read_folder_tensors(path.parent).values():
-        tensor.array.sum()
+        _read_whole(tensor.array)
 
 
 def _read_gguf(path: Path) -> None:
     model = open_gguf(path)
     for tensor in model.tensors.values():
-        tensor.array.sum()
+        _read_whole(tensor.array)
 
 
 def _read_gguf_vocabulary(path: Path) -> None:

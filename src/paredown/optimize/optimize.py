@@ -334,7 +334,7 @@ def _check_train_minutes(minutes: float, formats: tuple[str, ...] | None) -> Non
         raise ConfigError(
             "--train-minutes adds candidates to a search, and --formats names all of them",
             seen=", ".join(formats),
-            remedy="Leave one out; --formats takes trained recipes too: qad-int3-g64-10m.",
+            remedy="Leave one out; --formats takes trained recipes too: qad-int3-g64.",
         )
     trained_recipes("", minutes)
 
