@@ -20,7 +20,7 @@ METHODS = (*TEXT_METHODS, AFTER_SOFT_LABEL)
 
 @dataclass(frozen=True, kw_only=True)
 class Lessons:
-    """What all students have in common. `teacher` None is the built-in model."""
+    """Holds what all students have in common. `teacher` None is the built-in model."""
 
     teacher: str | None
     student: str

@@ -115,7 +115,7 @@ def test_weights_are_those_of_the_files_and_of_the_core(
 
 @pytest.mark.parametrize("isa", sorted(SHORT_BF16_ISAS & set(supported_isas())))
 def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a trained model."""
+    """A trained model shows that short exponents are counted."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
     checkpoint = Checkpoint.open(resolve_model("default"))
     formats = replace(model_formats(checkpoint), short_bf16=True)
@@ -177,7 +177,7 @@ def test_what_a_step_writes_is_part_of_what_the_core_sets_aside() -> None:
 
 
 def test_a_processor_holds_what_our_core_writes_to() -> None:
-    """What `benchmarks.prediction` checks is what is shown; a GPU has no such rows."""
+    """The plan shows the peak that `benchmarks.prediction` checks; a GPU has no such rows."""
     spec = Checkpoint.open(resolve_model(None)).spec
     for floats, working in ((4, working_bytes), (2, activation_bytes)):
         formats = ModelFormats(activation_bytes=floats)

@@ -29,7 +29,7 @@ BF16 = WeightSpec(dtype="bf16")
     ],
 )
 def test_the_peak_that_binds(name: str, core: str, gpu: str) -> None:
-    """Of our core, and where numbers between operations take two bytes."""
+    """Our core differs from a machine where numbers between operations take two bytes."""
     assert unit_of(FORMATS[name], 4) == core
     assert unit_of(FORMATS[name], 2) == gpu
 

@@ -134,7 +134,7 @@ def served_model() -> Iterator[tuple[str, str]]:
 
 
 def test_our_own_server_is_a_teacher(prompts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the built-in model says can be read as training data."""
+    """The built-in model's answers can be read as training data."""
     prompts.write_text("What is a river?\nTell a story.\nWho was king?\n")
     with served_model() as (url, model):
         more = ["--model", model, "--answer-tokens", "12", "--keep-cut", "--json"]

@@ -1,4 +1,4 @@
-"""What a body must be to be an answer, and which answers nothing is to be learned from."""
+"""Tests what a body must be to be an answer, and which answers teach nothing."""
 
 import json
 

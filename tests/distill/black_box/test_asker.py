@@ -163,7 +163,7 @@ def test_refusals_are_counted_and_many_in_a_row_end_the_run(tmp_path: Path) -> N
 
 
 def test_everybody_waits_as_long_as_the_teacher_asks(tmp_path: Path) -> None:
-    """What starts earlier was under way before the refusal arrived."""
+    """Requests that start earlier were under way before the refusal arrived."""
     fault = Fault(status=429, headers={"Retry-After": "0.5"}, times=1)
     with (
         running_teacher(faults=[fault], delay_s=0.02) as teacher,

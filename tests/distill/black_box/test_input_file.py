@@ -1,4 +1,4 @@
-"""What a line of the input may hold, and why others are left out."""
+"""Tests what a line of the input may hold, and why others are left out."""
 
 import json
 from pathlib import Path
