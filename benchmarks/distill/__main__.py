@@ -1,9 +1,11 @@
 """Measures what training brings, on the built-in model or on SmolLM2.
 
     python -m benchmarks.distill students codes [--model FOLDER] [--tokens N] [--json OUT]
+    python -m benchmarks.distill black-box --teacher FILE --model FOLDER --examples 300
 
-students  students of one shape, each taught by one method for equal numbers of tokens
-codes     codes of 2 and 3 bits: GPTQ, then scales alone, QAD and QAT for equal numbers of tokens
+students   students of one shape, each taught by one method for equal numbers of tokens
+codes      codes of 2 and 3 bits: GPTQ, then scales alone, QAD and QAT for equal numbers of tokens
+black-box  a teacher behind our server expands the seed tasks of Self-Instruct for a student
 
 Texts are those of the classic books under PAREDOWN_DATA: trained on the training split, measured on
 the test split, which shares no author with it.
@@ -11,20 +13,29 @@ the test split, which shares no author with it.
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.distill.black_box import BlackBox, measure_black_box
 from benchmarks.distill.codes import FORMATS, measure_codes, recipes_of
-from benchmarks.distill.students import METHODS, Lessons, measure_students
+from benchmarks.distill.students import (
+    AFTER_SOFT_LABEL,
+    METHODS,
+    TEXT_METHODS,
+    Lessons,
+    measure_students,
+)
 from benchmarks.kept_models import KeptModels, kept_models
+from paredown.evaluate.texts.text import DATA_VARIABLE
 from paredown.kernels.probe import processor_name
 from paredown.models.resolve import resolve_model
 from paredown.spec.device import Device
 
-PARTS = ("students", "codes")
+PARTS = ("students", "codes", "black-box")
 
 
 def main() -> None:
@@ -32,11 +43,17 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--model", help="a folder (default: the built-in model)")
     parser.add_argument("--student", default="every-2")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=[*TEXT_METHODS, AFTER_SOFT_LABEL]
+    )
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="of a step of students")
     parser.add_argument("--formats", nargs="+", default=list(FORMATS))
     parser.add_argument("--tokens", type=int, default=300_000, help="to train on")
     parser.add_argument("--text-tokens", type=int, default=16_384, help="to measure on")
     parser.add_argument("--train-device", choices=get_args(Device), default="cpu")
+    parser.add_argument("--teacher", type=Path, help="of black-box: a folder or a GGUF file")
+    parser.add_argument("--examples", type=int, default=1000, help="of black-box")
+    parser.add_argument("--questions", type=int, default=252, help="of black-box, for ROUGE-L")
     parser.add_argument("--folder", type=Path, help="keeps the models, and goes on from them")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -46,6 +63,7 @@ def main() -> None:
         "student": args.student,
         "tokens": args.tokens,
         "text_tokens": args.text_tokens,
+        "batch_tokens": args.batch_tokens,
         "train_device": args.train_device,
     }
     with kept_models(args.folder, settings) as models:
@@ -63,15 +81,33 @@ def run(part: str, models: KeptModels, args: argparse.Namespace) -> dict[str, An
             student=args.student,
             num_tokens=args.tokens,
             num_text_tokens=args.text_tokens,
+            batch_tokens=args.batch_tokens,
             train_device=args.train_device,
         )
         found = measure_students(lessons, args.methods, models)
         show_students(found)
+    elif part == "black-box":
+        found = measure_black_box(black_box_of(args), models.path)
+        Console().print_json(data=found)
     else:
         recipes = [one for form in args.formats for one in recipes_of(form, args.tokens)]
         found = measure_codes(args.model, recipes, args.text_tokens, models, args.train_device)
         show_codes(found)
     return found
+
+
+def black_box_of(args: argparse.Namespace) -> BlackBox:
+    data = os.environ.get(DATA_VARIABLE)
+    if args.teacher is None or args.model is None or data is None:
+        raise SystemExit(f"Give --teacher and --model, and set {DATA_VARIABLE} for the seed tasks.")
+    return BlackBox(
+        teacher=args.teacher,
+        student=Path(args.model),
+        seeds=Path(data) / "tasks" / "self-instruct" / "seed_tasks.jsonl",
+        num_examples=args.examples,
+        num_tokens=args.tokens,
+        num_questions=args.questions,
+    )
 
 
 def show_students(found: dict[str, Any]) -> None:

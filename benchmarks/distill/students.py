@@ -13,9 +13,10 @@ from paredown.jobs.verify_config import VerifyConfig
 from paredown.spec.device import Device
 
 TEXT_METHODS = ("hard-label", "soft-label", "kl", "reverse-kl", "jsd", "slim", "gkd")
+FEATURE_METHODS = ("tinybert", "weights", "boundaries", "gradients")
 # Learns from its own texts, which must make sense: it begins as the student of soft labels.
 AFTER_SOFT_LABEL = "minillm"
-METHODS = (*TEXT_METHODS, AFTER_SOFT_LABEL)
+METHODS = (*TEXT_METHODS, *FEATURE_METHODS, AFTER_SOFT_LABEL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +27,16 @@ class Lessons:
     student: str
     num_tokens: int
     num_text_tokens: int
+    batch_tokens: int
     train_device: Device
 
     def teach(self, method: str, student: str, output: Path) -> DistilledCheckpoint:
         config = DistillConfig(
-            train=TrainConfig(num_tokens=self.num_tokens, device=self.train_device),
+            train=TrainConfig(
+                num_tokens=self.num_tokens,
+                batch_tokens=self.batch_tokens,
+                device=self.train_device,
+            ),
             student=student,
             method=method,
         )
