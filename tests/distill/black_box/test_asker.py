@@ -252,7 +252,7 @@ def test_an_interrupt_ends_the_run_at_once_and_keeps_answers(tmp_path: Path) -> 
     class StopError(BaseException):
         pass
 
-    def stop() -> None:
+    def stop(worth: float) -> None:
         raise StopError
 
     with running_teacher() as teacher:

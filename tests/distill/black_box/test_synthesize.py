@@ -289,3 +289,24 @@ def test_options_out_of_range_ask_nothing(options, teacher: FakeTeacher, tmp_pat
 def test_a_line_with_a_rejected_answer_is_a_record(teacher: FakeTeacher, tmp_path: Path) -> None:
     make(teacher, tmp_path, ANSWERED, ask="correct")
     assert not any(isinstance(one, UnusableError) for one in read_records(tmp_path / "out.jsonl"))
+
+
+@pytest.mark.parametrize(("ask", "num"), [("expand", 30), ("curate", 20), ("label", None)])
+def test_progress_is_the_share_of_the_examples(
+    ask: str, num: int | None, teacher: FakeTeacher, tmp_path: Path
+) -> None:
+    """Lists and useless answers do not count, and a run that goes on counts what is there."""
+    lines = (
+        [{"topic": "poets"}] if ask == "curate" else [{"prompt": f"Say {at}"} for at in range(9)]
+    )
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    config = SynthesisConfig(
+        ask=ask, input=path, teacher=TeacherConfig(address=teacher.url, model="big"), num=num
+    )
+    output, expected = tmp_path / "out.jsonl", num or len(lines)
+    for _ in range(2):
+        shares = [0.0]
+        made = synthesize(config, output, on_progress=lambda _, share, to=shares: to.append(share))
+        assert list(dict.fromkeys(shares)) == [at / expected for at in range(expected + 1)]
+        assert made.num_examples == expected

@@ -65,7 +65,8 @@ class AskLimits:
 
 class Asker:
     """Asks in batches. The log has each answer as soon as it is there; a request that it knows is
-    not sent. Failures are counted by their reason.
+    not sent. Failures are counted by their reason. `on_useful` is called with the worth of each
+    request that has a useful answer.
 
     `error` is what is wrong with the teacher, once that ended the run.
     """
@@ -75,11 +76,11 @@ class Asker:
         teacher: TeacherConfig,
         limits: AskLimits,
         log: AnswerLog,
-        on_answer: Callable[[], None] = lambda: None,
+        on_useful: Callable[[float], None] = lambda worth: None,
     ) -> None:
         self._limits = limits
         self._log = log
-        self._on_answer = on_answer
+        self._on_useful = on_useful
         self._rate = RequestRate(limits.requests_per_minute)
         self._budget = TokenBudget(limits.max_tokens_total, log.num_tokens)
         self._over = asyncio.Event()
@@ -124,13 +125,20 @@ class Asker:
         return self.is_over and self.error is None
 
     def ask(
-        self, requests: Sequence[TeacherRequest], fault: Fault = Answer.fault
+        self,
+        requests: Sequence[TeacherRequest],
+        fault: Fault = Answer.fault,
+        worth: float = 1.0,
     ) -> list[Answer | None]:
         """Returns the answer to each request. None stands where there is none, and for an answer
-        that has a fault. Raises OutputError where the log cannot be written."""
+        that has a fault. A useful one is `worth` so many examples. Raises OutputError where the log
+        cannot be written."""
         new = {one.key: one for one in requests if one.key not in self._log.answers}
+        for key in {one.key for one in requests} - new.keys():
+            if fault(self._log.answers[key]) is None:
+                self._on_useful(worth)
         if new and not self.is_over:
-            self._events.run(self._ask_all(list(new.values()), fault))
+            self._events.run(self._ask_all(list(new.values()), fault, worth))
         useful: dict[str, Answer] = {}
         for key in dict.fromkeys(one.key for one in requests):
             answer = self._log.answers.get(key)
@@ -142,15 +150,17 @@ class Asker:
                 self.num_useful += 1
         return [useful.get(one.key) for one in requests]
 
-    async def _ask_all(self, requests: Sequence[TeacherRequest], fault: Fault) -> None:
+    async def _ask_all(
+        self, requests: Sequence[TeacherRequest], fault: Fault, worth: float
+    ) -> None:
         waiting = iter(requests)
 
         async def work() -> None:
             for request in waiting:
                 if self.is_over:
                     return
-                await self._ask_one(request, fault)
-                self._on_answer()
+                if await self._ask_one(request, fault):
+                    self._on_useful(worth)
 
         num_workers = min(len(requests), self._limits.concurrency)
         workers = [asyncio.create_task(work()) for _ in range(num_workers)]
@@ -161,27 +171,29 @@ class Asker:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _ask_one(self, request: TeacherRequest, fault: Fault) -> None:
-        """Asks until there is an answer or no hope of one."""
+    async def _ask_one(self, request: TeacherRequest, fault: Fault) -> bool:
+        """Asks until there is an answer or no hope of one. Returns whether a useful one came."""
         wait_s = self._limits.first_wait_s
         for num_tries in range(1, _MAX_TRIES + 1):
             reserved = await self._reserve(request)
             if reserved is None:
-                return
+                break
             found = await self._try(request, reserved)
             if isinstance(found, Answer):
-                self._judge(fault(found))
-                return
+                reason = fault(found)
+                self._judge(reason)
+                return reason is None
             if found.ends_all:
                 self._stop("refuses every request", _shown(found))
             elif found.wait_s is not None and found.wait_s > _MAX_WAIT_S:
                 self._stop(f"wants no request for {format_duration(found.wait_s)}", _shown(found))
             if self.is_over or not found.may_retry or num_tries == _MAX_TRIES:
                 self._give_up(found)
-                return
+                break
             # Waits differ, so that requests that failed together do not come back together.
             await self._sleep(wait_s * random.uniform(0.75, 1.25))
             wait_s *= 2
+        return False
 
     async def _reserve(self, request: TeacherRequest) -> int | None:
         """Returns the tokens that were reserved for the request, once it may start. Returns None

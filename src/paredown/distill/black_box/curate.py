@@ -38,7 +38,7 @@ def _pairs(work: Work, topics: Sequence[Topic]) -> list[tuple[str, str]]:
     requests = [
         work.how.request(question(entities_wording(name, _ENTITIES_A_TOPIC))) for name in bare
     ]
-    answers = work.asker.ask(requests, list_fault)
+    answers = work.asker.ask(requests, list_fault, worth=0.0)
     named = {
         name: tuple(one for one in parse_list(answer) if len(one) <= _MOST_ENTITY_CHARS)
         for name, answer in zip(bare, answers, strict=True)

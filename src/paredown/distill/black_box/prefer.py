@@ -18,7 +18,7 @@ def prefer(work: Work, prompts: Sequence[Prompt]) -> list[Example]:
     left out where the order decides."""
     chosen = prompts[: work.num]
     requests = [_comparison(work, prompt, order) for prompt in chosen for order in ((0, 1), (1, 0))]
-    verdicts = work.asker.ask(requests, _fault)
+    verdicts = work.asker.ask(requests, _fault, worth=0.5)
     examples = []
     for prompt, one, other in zip(chosen, verdicts[::2], verdicts[1::2], strict=True):
         if one is None or other is None:

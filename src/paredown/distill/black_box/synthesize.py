@@ -180,7 +180,9 @@ def synthesize(
             seen=f"no {log_path.name} beside it",
             remedy="Choose another output.",
         )
-    expected = len(items) if config.num is None else config.num
+    expected = config.num or len(items)
+    if not operation.grows:
+        expected = min(expected, len(items))
     with (
         open_answer_log(log_path) as log,
         Asker(
@@ -209,15 +211,15 @@ def synthesize(
     return _result(work, output, examples)
 
 
-def _counted(what: str, expected: int, on_progress: OnProgress | None) -> Callable[[], None]:
-    """Returns what is called for each answer."""
-    num_answers = 0
+def _counted(what: str, expected: int, on_progress: OnProgress | None) -> Callable[[float], None]:
+    """Returns what is called with the worth of each useful answer, in examples."""
+    done = 0.0
 
-    def count() -> None:
-        nonlocal num_answers
-        num_answers += 1
+    def count(worth: float) -> None:
+        nonlocal done
+        done += worth
         if on_progress is not None:
-            on_progress(what, min(1.0, num_answers / expected))
+            on_progress(what, min(1.0, done / expected))
 
     return count
 

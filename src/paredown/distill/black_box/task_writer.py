@@ -60,7 +60,7 @@ class TaskWriter:
             self._work.how.request(question(wording(number)), seed=self._work.seed + number)
             for number in numbers
         ]
-        for answer in self._work.asker.ask(requests, list_fault):
+        for answer in self._work.asker.ask(requests, list_fault, worth=0.0):
             for task in parse_list(answer) if answer is not None else ():
                 self._keep(task)
 
