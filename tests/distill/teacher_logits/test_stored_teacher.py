@@ -165,6 +165,10 @@ def lost_index(folder: Path) -> None:
     os.truncate(folder / INDEX, 0)
 
 
+def no_rows_at_all(folder: Path) -> None:
+    (folder / ROWS).unlink()
+
+
 def nothing(folder: Path) -> None:
     pass
 
@@ -192,6 +196,18 @@ def test_a_run_that_goes_on_ends_in_the_same_bytes(
     damage(tmp_path / "logits")
     written(tmp_path / "logits", text)
     assert contents(tmp_path / "logits") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("damage", [lost_rows, no_rows_at_all, lost_index, torn_index])
+def test_what_a_whole_folder_lost_is_written_again(
+    damage: Callable[[Path], None], teacher: Checkpoint, tmp_path: Path
+) -> None:
+    text = text_of(teacher, "samples-5")
+    written(tmp_path / "logits", text)
+    before = contents(tmp_path / "logits")
+    damage(tmp_path / "logits")
+    written(tmp_path / "logits", text)
+    assert contents(tmp_path / "logits") == before
 
 
 def test_what_is_whole_is_not_computed_again(

@@ -24,10 +24,11 @@ from torch import Tensor
 from paredown.distill.batch import Batch
 from paredown.distill.teacher import DecoderTeacher, LogProbabilities, Teacher
 from paredown.distill.teacher_logits.header import NAME, read_header
-from paredown.distill.teacher_logits.row_index import ENTRY, INDEX, ROWS
+from paredown.distill.teacher_logits.row_index import ENTRY, INDEX, ROWS, read_entries
 from paredown.distill.teacher_logits.row_writer import RowWriter, open_row_writer, unwritable
 from paredown.distill.teacher_logits.stored_text import StoredText
 from paredown.errors import CapacityError, ConfigError, OutputError
+from paredown.files.own_file import open_own_file, read_own_file
 from paredown.kernels.probe import resolve_num_threads
 from paredown.models.decoder.device import free_bytes
 from paredown.models.files.locked_folder import LOCK, locked_folder
@@ -124,11 +125,21 @@ def _is_whole(folder: Path, text: StoredText) -> bool:
     found = read_header(folder)
     if found is None:
         return False
-    index = folder / INDEX
-    num_bytes = index.lstat().st_size if index.exists() else 0
-    is_whole = num_bytes == text.header.num_rows * ENTRY.itemsize
+    is_whole = _num_whole_rows(folder, text.header.num_rows) == text.header.num_rows
     found.check_same(text.header, folder, is_whole=is_whole)
     return is_whole
+
+
+def _num_whole_rows(folder: Path, most: int) -> int:
+    """Returns how many rows the reader will find (mapped_rows.py); none in files that it will not
+    read, which the writer mends or refuses."""
+    try:
+        index = read_own_file(folder / INDEX, most * ENTRY.itemsize)
+        with open_own_file(folder / ROWS) as rows:
+            num_bytes = os.fstat(rows.fileno()).st_size
+    except OSError:
+        return 0
+    return len(read_entries(index, num_bytes, most))
 
 
 def _check_contents(folder: Path) -> None:
