@@ -11,6 +11,7 @@ from torch import Tensor
 
 from paredown.distill.arithmetic import Arithmetic, computing
 from paredown.distill.batch import Batch
+from paredown.distill.features.hidden_states import LEAST_SIZE
 from paredown.distill.features.layer_map import LayerMap
 from paredown.distill.features.layer_pair import at_targets
 from paredown.distill.forward import embed_batch, layer_positions
@@ -43,9 +44,11 @@ def fitted_projection(
         own, taught = (_states(decoder, batch, arithmetic) for decoder in (student, teacher))
         for state, taught_state in enumerate(layer_map.states):
             own_ND, taught_NE = own[state], taught[taught_state]
-            size_N1 = taught_NE.square().sum(-1, keepdim=True).clamp(min=1e-12)
-            own_DD += own_ND.T @ (own_ND / size_N1)
-            both_DE += own_ND.T @ (taught_NE / size_N1)
+            size_N1 = taught_NE.square().mean(-1, keepdim=True)
+            # Where the teacher has nothing, nothing is learned.
+            weight_N1 = torch.where(size_N1 > LEAST_SIZE, 1 / size_N1, 0.0)
+            own_DD += own_ND.T @ (own_ND * weight_N1)
+            both_DE += own_ND.T @ (taught_NE * weight_N1)
         num_tokens += batch.num_targets
         if num_tokens >= _TOKENS_PER_COLUMN * num_own:
             break

@@ -18,7 +18,7 @@ from torch import Tensor
 from paredown.distill.features.wide import wide
 
 # The mean square of a state below which it is none.
-_LEAST_SIZE = 1e-12
+LEAST_SIZE = 1e-12
 
 
 def hidden_losses(own_ND: Tensor, taught_NE: Tensor, projection_ED: Tensor) -> Tensor:
@@ -26,5 +26,5 @@ def hidden_losses(own_ND: Tensor, taught_NE: Tensor, projection_ED: Tensor) -> T
     taught_NE = wide(taught_NE)
     distance_N = (wide(own_ND @ projection_ED.T) - taught_NE).square().mean(-1)
     size_N = taught_NE.square().mean(-1)
-    is_state_N = size_N > _LEAST_SIZE
+    is_state_N = size_N > LEAST_SIZE
     return torch.where(is_state_N, distance_N / size_N.where(is_state_N, 1.0), 0.0)
