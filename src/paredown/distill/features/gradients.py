@@ -1,10 +1,10 @@
 """Gradients: what a change of a hidden state does to the loss of the text is to be the same.
 
-    |P g - t|^2 |h|^2 / D      for each target's place, the mean over the states
+    |P g - t|^2 |h|^2 / E      for each target's place, the mean over the states
 
 g and t are the gradients of the text's cross-entropy with respect to a hidden state of the student
 and to the teacher's that belongs to it (layer_map.py), P is a learned projection, h the teacher's
-state and D its size. It is the mean square of the difference, in nats, that a change as large as
+state and E its size. It is the mean square of the difference, in nats, that a change as large as
 the state itself would make, so that large states and small ones count alike.
 
 Gradients of gradients need every operation of the student a second time: a step takes about three

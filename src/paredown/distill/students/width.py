@@ -1,7 +1,7 @@
 """A student of a part of its teacher's width: the channels, neurons and heads of the largest
 weights.
 
-    channel d   mean over the matrices that write or read it of |W_d|^2 / |W|^2, each with its norm
+    channel d   sum over the matrices that write or read it of |W_d|^2 / |W|^2, each with its norm
     neuron j    |up_j| |down_j|, times |gate_j| where there is a gate
     head h      |v_h| |o_h|, over a key-value head with its query heads
 
