@@ -16,10 +16,10 @@ from paredown.distill.losses.kl import KL
 from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.losses.top_share_kl import TopShareKL
 from paredown.distill.teacher import LogProbabilities
-from paredown.distill.teacher_logits import samples, top, whole
+from paredown.distill.teacher_logits import draws, top, whole
+from paredown.distill.teacher_logits.draws import Draws
 from paredown.distill.teacher_logits.keep import Keep
 from paredown.distill.teacher_logits.keeps import parse_keep
-from paredown.distill.teacher_logits.samples import Samples
 from paredown.distill.teacher_logits.top import Top
 from paredown.distill.teacher_logits.whole import Whole
 from paredown.errors import ConfigError
@@ -28,7 +28,7 @@ VOCAB_SIZE = 20
 RANDOM = torch.Generator().manual_seed(5)
 TEACHER = 2 * torch.randn(VOCAB_SIZE, generator=RANDOM)
 LOGITS = 2 * torch.randn(VOCAB_SIZE, generator=RANDOM, dtype=torch.float64)
-KEEPS = [Samples(num_draws=6), Top(num_tokens=4), Top(num_tokens=4, missing_mass="renormalized")]
+KEEPS = [Draws(num_draws=6), Top(num_tokens=4), Top(num_tokens=4, missing_mass="renormalized")]
 KEEPS += [Whole()]  # type: ignore[list-item]
 
 
@@ -60,7 +60,7 @@ def cross_entropy(teacher_NV: Tensor) -> float:
 
 def test_samples_are_unbiased_and_the_top_is_not() -> None:
     known_NV = TEACHER.log_softmax(-1).expand(20_000, -1)
-    drawn_NV = kept(Samples(num_draws=8), known_NV)(slice(None))
+    drawn_NV = kept(Draws(num_draws=8), known_NV)(slice(None))
     expected = mean_gradient(KL(), known_NV[:1])
     # 160,000 draws: the error of each share is at most 0.5 / 400, and four of these are rare.
     assert (mean_gradient(KL(), drawn_NV) - expected).abs().max() < 5e-3
@@ -80,7 +80,7 @@ def test_samples_are_unbiased_and_the_top_is_not() -> None:
 def test_samples_are_the_counts_of_their_draws(seed: int, num_draws: int) -> None:
     log_p_NV = log_p(9, seed)
     draws_NS = np.random.default_rng(seed).random((9, num_draws))
-    found_NV = kept(Samples(num_draws=num_draws), log_p_NV, seed)(slice(None)).exp()
+    found_NV = kept(Draws(num_draws=num_draws), log_p_NV, seed)(slice(None)).exp()
     for own, draws_S, log_p_V in zip(found_NV, draws_NS, log_p_NV, strict=True):
         sums = list(accumulate(log_p_V.double().exp().tolist()))
         counts = [0] * VOCAB_SIZE
@@ -88,12 +88,6 @@ def test_samples_are_the_counts_of_their_draws(seed: int, num_draws: int) -> Non
             counts[next(token for token in range(VOCAB_SIZE) if draw < sums[token])] += 1
         expected = torch.tensor(counts) / num_draws
         torch.testing.assert_close(own, expected.float(), rtol=1e-5, atol=1e-7)
-
-
-def test_a_token_that_is_impossible_is_never_drawn() -> None:
-    log_p_NV = torch.tensor([[0.0, 1.0, 0.0, 1e-9, 0.0]]).log().log_softmax(-1)
-    draws_NS = torch.tensor([[0.0, 0.5, np.nextafter(1.0, 0.0)]], dtype=torch.float64)
-    assert set(samples.drawn(log_p_NV, draws_NS).flatten().tolist()) <= {1, 3}
 
 
 @settings(max_examples=20, deadline=None)
@@ -132,7 +126,7 @@ def test_slices_and_chunks_are_those_of_the_whole(
     assert keep.least_bytes(11, vocab_size) <= len(encoded(keep, log_p_NV))
     for rows in (slice(0, 4), slice(4, 11), slice(10, 20), slice(3, 3)):
         assert torch.equal(known(rows), known(slice(None))[rows])
-    for module in (samples, top, whole):
+    for module in (draws, top, whole):
         monkeypatch.setattr(module, "chunk_rows", lambda size: 3)
     assert torch.equal(kept(keep, log_p_NV)(slice(None)), known(slice(None)))
 
@@ -171,9 +165,9 @@ def test_a_token_that_is_not_there_is_refused(keep: Keep) -> None:
 
 
 def test_counts_that_do_not_add_up_are_refused() -> None:
-    data = np.frombuffer(encoded(Samples(num_draws=6), log_p(6, 1)), np.uint8)
+    data = np.frombuffer(encoded(Draws(num_draws=6), log_p(6, 1)), np.uint8)
     with pytest.raises(ValueError, match="add up to 7"):
-        Samples(num_draws=7).decode(data, 6, VOCAB_SIZE)
+        Draws(num_draws=7).decode(data, 6, VOCAB_SIZE)
 
 
 def test_names_are_read() -> None:

@@ -7,7 +7,7 @@ probability together, and n the number of all others.
     uniform   the same, with p = (1 - P) / n for every other token
 
 Both are biased. The student that lowers `zero` most gives all other tokens nothing and each token
-of K its p / P. Samples of the teacher (teacher_logits/samples.py) have no bias.
+of K its p / P. Samples of the teacher (teacher_logits/draws.py) have no bias.
 """
 
 import math

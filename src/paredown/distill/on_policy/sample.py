@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from paredown.distill.arithmetic import computing
+from paredown.distill.inverse_transform import drawn
 from paredown.distill.on_policy.cached_decoder import CachedDecoder
 from paredown.distill.on_policy.samples import Samples
 from paredown.distill.on_policy.sampling import Sampling
@@ -91,16 +92,13 @@ class _Drawing:
                     self._log_q_RV + math.log1p(-teacher_share),
                     self._log_p_RV + math.log(teacher_share),
                 )
-        sums_RV = log_RV.double().exp().cumsum(-1)
-        # Rounding leaves the last sum near 1, and no draw may lie beyond it.
-        at_R1 = self._draws_BN[self._running_R, number, None] * sums_RV[:, -1:]
-        self._drawn_R = torch.searchsorted(sums_RV, at_R1, right=True)[:, 0]
-        rows, drawn = self._running_R[self._is_open_R], self._drawn_R[self._is_open_R]
+        self._drawn_R = drawn(log_RV, self._draws_BN[self._running_R, number, None])[:, 0]
+        rows, tokens = self._running_R[self._is_open_R], self._drawn_R[self._is_open_R]
         places = self._lengths_B[rows]
-        self._tokens_BT[rows, places] = drawn
-        self._log_q_BT[rows, places] = self._log_q_RV[self._is_open_R, drawn]
+        self._tokens_BT[rows, places] = tokens
+        self._log_q_BT[rows, places] = self._log_q_RV[self._is_open_R, tokens]
         if self._teacher is not None:
-            self._log_p_BT[rows, places] = self._log_p_RV[self._is_open_R, drawn]
+            self._log_p_BT[rows, places] = self._log_p_RV[self._is_open_R, tokens]
         self._lengths_B[rows] += 1
 
     def goes_on(self, stop_ids: frozenset[int]) -> bool:

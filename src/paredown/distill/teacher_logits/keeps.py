@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
+from paredown.distill.teacher_logits.draws import Draws
 from paredown.distill.teacher_logits.keep import Keep
-from paredown.distill.teacher_logits.samples import Samples
 from paredown.distill.teacher_logits.top import Top
 from paredown.distill.teacher_logits.whole import Whole
 from paredown.errors import ConfigError
@@ -12,7 +12,7 @@ from paredown.errors import ConfigError
 _NAME = re.compile(r"(samples|top)-([1-9]\d{0,8})(-renormalized)?")
 _NAMES = "samples-50, top-64, top-64-renormalized or whole"
 KEEPS: dict[str, Callable[[int], Keep]] = {
-    "samples": lambda number: Samples(num_draws=number),
+    "samples": lambda number: Draws(num_draws=number),
     "top": lambda number: Top(num_tokens=number),
     "top-renormalized": lambda number: Top(num_tokens=number, missing_mass="renormalized"),
 }

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from paredown.distill.chunked_logits import chunk_rows
+from paredown.distill.inverse_transform import drawn
 from paredown.distill.teacher import LogProbabilities
 from paredown.distill.teacher_logits.keep import Bytes, checked_ids, checked_length, id_dtype
 from paredown.errors import ConfigError
@@ -25,7 +26,7 @@ _NUMBERS = np.dtype("<u2")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Samples:
+class Draws:
     """Implements Keep. Raises ConfigError for numbers of draws out of range."""
 
     num_draws: int
@@ -122,10 +123,3 @@ class Samples:
     @property
     def _count_dtype(self) -> np.dtype[np.unsignedinteger]:
         return np.dtype("u1") if self.num_draws < 1 << 8 else np.dtype("<u2")
-
-
-def drawn(log_p_NV: Tensor, draws_NS: Tensor) -> Tensor:
-    """Returns the tokens [N, S] that numbers from 0 to below 1 choose."""
-    sums_NV = log_p_NV.double().exp().cumsum(-1)
-    # Rounding leaves the last sum near 1, and no draw may lie beyond it.
-    return torch.searchsorted(sums_NV, draws_NS * sums_NV[:, -1:], right=True)
