@@ -1,11 +1,8 @@
 """A checked recipe with the shares that its budgets measure in place of the budgets."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
-from paredown.compress.folder_job import FinishCompress
 from paredown.jobs.measured_divergence import with_measured_divergence
 from paredown.jobs.measured_shares import with_measured_shares
 from paredown.jobs.recipe_texts import RecipeTexts
@@ -19,15 +16,6 @@ class MeasuredRecipe:
 
     checked: CheckedRecipe
     notes: tuple[str, ...]
-
-    def noted(self, finish: FinishCompress | None) -> Callable[[Path, tuple[str, ...]], None]:
-        """Returns `finish` with the notes before those that it is called with."""
-
-        def with_notes(folder: Path, notes: tuple[str, ...]) -> None:
-            if finish is not None:
-                finish(folder, (*self.notes, *notes))
-
-        return with_notes
 
 
 def measured_recipe(

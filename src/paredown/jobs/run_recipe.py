@@ -23,6 +23,7 @@ from paredown.compress.recipe import Stage
 from paredown.distill.recover import RecoverConfig, RecoverResult, recover
 from paredown.errors import ConfigError
 from paredown.jobs.measured_recipe import measured_recipe
+from paredown.jobs.noted import noted
 from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.jobs.staged_recipe import StagedRecipe, train_config
 from paredown.jobs.stages import Stages, open_stages, stages_path
@@ -56,7 +57,7 @@ def run_recipe(
             calibration=texts.calibration,
             layers=layers,
             on_progress=on_progress,
-            finish=measured.noted(finish),
+            finish=noted(finish, measured.notes),
         )
         return replace(result, notes=(*measured.notes, *result.notes))
     check_output_folder(output, overwrite)
@@ -111,11 +112,7 @@ class _Run:
             )
             return job.run(output, stages, texts, report, finish)
         measured = measured_recipe(checked, staged.source, texts, report)
-
-        def with_notes(folder: Path, notes: tuple[str, ...]) -> None:
-            if finish is not None:
-                finish(folder, (*stages.notes, *notes))
-
+        notes = *stages.notes, *measured.notes
         result = compress(
             source,
             output,
@@ -123,13 +120,13 @@ class _Run:
             overwrite=overwrite,
             calibration=texts.calibration if last.passes.needs_calibration else None,
             on_progress=report,
-            finish=measured.noted(with_notes),
+            finish=noted(finish, notes),
         )
         return replace(
             result,
             name=staged.recipe.name,
             calibration=None if texts.calibration is None else texts.calibration.source,
-            notes=(*stages.notes, *measured.notes, *result.notes),
+            notes=(*notes, *result.notes),
         )
 
     def reporter(self, number: int) -> OnProgress:

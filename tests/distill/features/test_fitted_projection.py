@@ -44,7 +44,7 @@ def test_no_small_change_makes_it_better(tmp_path: Path) -> None:
 
 
 def test_a_token_that_the_teacher_never_saw_has_no_say(tmp_path: Path) -> None:
-    """The reference solves for the states that the teacher has, weighted as the loss weighs them."""
+    """The reference solves for the states that the teacher has, weighted as in the loss."""
     teacher = load_student(write_llama(tmp_path / "teacher", 1))
     narrow = {"hidden_size": 32, "head_dim": 8}
     student = load_student(write_llama(tmp_path / "student", 2, **narrow))
