@@ -18,7 +18,6 @@ from torch import Tensor
 from paredown.distill.batch import Batch
 from paredown.distill.features.trace import Trace
 from paredown.distill.features.wide import wide
-from paredown.errors import UnsupportedError
 from paredown.models.decoder.attention import capped
 from paredown.spec.attention import Attention
 
@@ -82,13 +81,3 @@ def shared_heads(scores_BGTT: Tensor, num_heads: int) -> Tensor:
         for head in range(num_heads)
     ]
     return torch.stack(means, dim=1)
-
-
-def check_heads(own: Attention, taught: Attention) -> None:
-    """Raises UnsupportedError for a student with more heads than its teacher."""
-    if own.num_heads > taught.num_heads:
-        raise UnsupportedError(
-            "a student that learns attention cannot have more heads than its teacher",
-            seen=f"{own.num_heads} heads, and {taught.num_heads} of the teacher",
-            remedy="Learn from the teacher's distribution alone (--method soft-label).",
-        )

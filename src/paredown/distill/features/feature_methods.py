@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paredown.distill.features.attention_scores import check_heads
 from paredown.distill.features.boundaries import Boundaries, num_neurons
 from paredown.distill.features.feature_objective import FeatureObjective
 from paredown.distill.features.feature_size import (
@@ -71,7 +70,8 @@ def _check_sizes(student: ModelSpec, teacher: ModelSpec, inside: Inside) -> Laye
 def _tinybert_size(student: ModelSpec, teacher: ModelSpec, inside: Inside) -> LessonSize:
     layer_map = _check_sizes(student, teacher, inside)
     for index, layer in enumerate(student.layers):
-        check_heads(layer.attention, teacher.layers[layer_map.inner(index)].attention)
+        taught = teacher.layers[layer_map.inner(index)]
+        check_not_wider("heads", layer.attention.num_heads, taught.attention.num_heads)
     return tinybert_size(student, teacher)
 
 

@@ -22,9 +22,9 @@ def batch_keys(batch: Batch) -> list[bytes]:
     batch = batch.to("cpu")
     return [
         _key(
-            batch.inputs_BT[row].cpu().numpy(),
-            batch.is_target_BT[row].cpu().numpy(),
-            None if batch.texts_BT is None else batch.texts_BT[row].cpu().numpy(),
+            batch.inputs_BT[row].numpy(),
+            batch.is_target_BT[row].numpy(),
+            None if batch.texts_BT is None else batch.texts_BT[row].numpy(),
         )
         for row in range(len(batch.inputs_BT))
     ]
