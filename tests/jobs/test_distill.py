@@ -25,7 +25,7 @@ from paredown.distill.methods import METHODS, MethodOptions
 from paredown.distill.teacher import DecoderTeacher
 from paredown.distill.teacher_logits.teacher_logits import TeacherLogits
 from paredown.distill.training_folder import training_path
-from paredown.errors import ConfigError, OutputError, ParedownError, UnsupportedError
+from paredown.errors import CapacityError, ConfigError, OutputError, ParedownError, UnsupportedError
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
 from paredown.jobs.distill import DistilledCheckpoint, distill_and_verify
 from paredown.jobs.stages import stages_path
@@ -195,6 +195,20 @@ def test_every_method_trains(method: str, teacher: Path, data: Path, tmp_path: P
     assert all(record.num_targets and record.gradient_norm > 0 for record in records)
     assert all(math.isfinite(one.loss) for one in made.written.training.judgements)
     assert Checkpoint.open(tmp_path / "out").kept_layers == (0, 2)
+
+
+def test_answers_to_a_prompt_take_memory_where_they_are_compared(
+    teacher: Path, data: Path, tmp_path: Path
+) -> None:
+    options = MethodOptions(prompt_tokens=4, new_tokens=4, reward=FULL_STOP, num_answers=10**9)
+    asked = settings(data, options=options, train=config(64, batch_tokens=64))
+    for method in ("gkd", "minillm"):
+        output = tmp_path / method
+        distill_and_verify(
+            teacher, output, replace(asked, method=method), verify=None, num_threads=1
+        )
+    with pytest.raises(CapacityError, match="memory"):
+        run_until(teacher, tmp_path / "out", replace(asked, method="reward"))
 
 
 def test_two_processes_follow_the_curve_of_one(teacher: Path, data: Path, tmp_path: Path) -> None:

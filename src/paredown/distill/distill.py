@@ -290,8 +290,8 @@ def _size(pair: Pair, config: DistillConfig, data: TrainingData) -> TrainingSize
 def _sampled_tokens(config: DistillConfig) -> int:
     """Returns the tokens of a step of sampled texts, whose keys and values both models keep."""
     row_tokens = config.options.prompt_tokens + config.options.new_tokens
-    num_rows = max(config.train.step_rows(row_tokens), config.options.num_answers)
-    return num_rows * row_tokens
+    num_each = config.options.num_answers if find_method(config.method).compares_answers else 1
+    return max(config.train.step_rows(row_tokens), num_each) * row_tokens
 
 
 def _fingerprint(pair: Pair, config: DistillConfig, data: TrainingData) -> str:

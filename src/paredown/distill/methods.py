@@ -147,8 +147,9 @@ def _no_size(options: MethodOptions, student: ModelSpec, teacher: ModelSpec) -> 
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """A way to learn. `needs_teacher` says that it looks at the teacher's whole distribution, for
-    which both need the same vocabulary; `samples` that it learns from what the student writes;
-    `is_judged` that held-out text shows how well it learns. `loss` is there where the method needs
+    which both need the same vocabulary; `samples` that it learns from what the student writes, and
+    `compares_answers` that it compares several answers to a prompt. `is_judged` says that held-out
+    text shows how well it learns. `loss` is there where the method needs
     no more of its teacher than the distributions of the text's tokens.
     `check` raises ConfigError for options out of range. `size` returns the memory it takes beside a
     student and a teacher, and raises UnsupportedError where these do not fit together."""
@@ -158,6 +159,7 @@ class Method:
     lesson: Callable[[Setting], Lesson]
     needs_teacher: bool = True
     samples: bool = False
+    compares_answers: bool = False
     loss: Callable[[MethodOptions], TokenLoss] | None = None
     is_judged: bool = True
     size: Callable[[MethodOptions, ModelSpec, ModelSpec], LessonSize] = _no_size
@@ -329,6 +331,7 @@ METHODS: dict[str, Method] = {
         check=_check_reward,
         lesson=_reward,
         samples=True,
+        compares_answers=True,
         is_judged=False,
     ),
     **{name: by_features(feature) for name, feature in FEATURE_METHODS.items()},
