@@ -132,7 +132,7 @@ class Setting:
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
     """Says what a training lowers, and on which batches. `parameters` are trained beside the
-    student's and not stored. `notes` say afterwards how it went."""
+    student's and not stored. `notes` say afterwards how it went since it was started or resumed."""
 
     objective: Objective
     source: BatchSource
