@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,14 @@ from drivers.tiny_training import config
 from fakes.small_tokenizers import byte_level
 from fakes.tiny_models import make_model
 from paredown.distill.data.training_data import TrainingDataConfig
-from paredown.distill.distill import DistillConfig
+from paredown.distill.distill import DistillConfig, Pair
 from paredown.distill.methods import MethodOptions
+from paredown.distill.peers import Peers
+from paredown.errors import ConfigError
+from paredown.jobs import distill
 from paredown.jobs.distill import DistilledCheckpoint, distill_and_verify
+from paredown.models.checkpoint import Checkpoint
+from paredown.progress import OnProgress
 
 # A sixth of the answers end in a full stop.
 ANSWERS = ("ab.", "ab", "abb", "b", "ba", "bb")
@@ -81,6 +87,54 @@ def test_a_reward_rises_above_its_teacher(teacher: Path, data: Path, tmp_path: P
     assert made.method == "reward"
     assert before < 0.5
     assert after > 0.8
+
+
+def test_a_resumed_run_tells_the_rewards_since_then(
+    teacher: Path, data: Path, tmp_path: Path
+) -> None:
+    options = in_answers(
+        settings(data, str(teacher), "reward", 6 * 16 * 44, reward="drivers.full_stop:score")
+    )
+    options = replace(options, train=replace(options.train, save_every_s=0.0))
+
+    def stop(what: str, share: float) -> None:
+        if what.startswith("training") and share >= 0.5:
+            raise KeyboardInterrupt
+
+    def run(output: Path, on_progress: OnProgress | None = None) -> str:
+        made = distill_and_verify(
+            teacher, output, options, verify=None, num_threads=1, on_progress=on_progress
+        )
+        return next(note for note in made.notes if REWARDS.search(note))
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "out", stop)
+    assert run(tmp_path / "out").endswith("of 3 steps with rewards since the run was resumed")
+    assert run(tmp_path / "whole").endswith("of 6 steps with rewards")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("method", ["reward", "auto"])
+def test_several_processes_are_refused_before_any_work(
+    method: str,
+    rank: int,
+    teacher: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each process tells it by itself, so that none waits for another."""
+    peers = object.__new__(Peers)
+    peers.rank, peers.number = rank, 2
+    monkeypatch.setattr(distill, "joined_peers", lambda: nullcontext(peers))
+    options = settings(data, "every-2", method, 1000, reward="drivers.full_stop:score")
+    with pytest.raises(ConfigError, match=r"reward in 2 processes.*without `torchrun`"):
+        distill_and_verify(teacher, tmp_path / "out", options, verify=None, num_threads=1)
+    assert list(tmp_path.iterdir()) == []
+    student = Checkpoint.open(teacher)
+    pair = Pair(student=student, teacher=student, peers=peers)
+    with pytest.raises(ConfigError, match="reward in 2 processes"):
+        pair.check(replace(options, method="reward"))
 
 
 def test_the_texts_come_first_where_the_student_knows_no_answer(

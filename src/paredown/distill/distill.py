@@ -78,6 +78,17 @@ class DistillConfig:
                 remedy="Give a patience of at least 1.",
             )
 
+    def check_processes(self, number: int) -> None:
+        """Raises ConfigError where several processes are to learn from a reward. Each would ask
+        for rewards of its own, which may differ, and wait for those whose reward failed."""
+        name = "reward" if self.method == AUTO and self.options.reward else self.method
+        if number > 1 and name != AUTO and not find_method(name).is_shared:
+            raise ConfigError(
+                "one process alone can learn by this method",
+                seen=f"{name} in {number} processes",
+                remedy="Start the command without `torchrun`; one process uses all cores.",
+            )
+
     def _check_method(self, method: Method) -> None:
         method.check(self.options)
         if self.teacher_logits is not None and (method.loss is None or not method.needs_teacher):
@@ -118,7 +129,8 @@ class Pair:
         """Raises UnsupportedError for a student whose weights are no floats, for vocabularies that
         differ where the method compares distributions, for models whose features the method cannot
         compare, and for a GPU that PyTorch does not see. Raises ConfigError where the method cannot
-        learn from what is kept of the teacher's distributions."""
+        learn from what is kept of the teacher's distributions, or in several processes."""
+        config.check_processes(1 if self.peers is None else self.peers.number)
         check_device(config.train.device)
         require_floats(self.student)
         method = find_method(config.method)

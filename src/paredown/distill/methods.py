@@ -149,8 +149,8 @@ class Method:
     """A way to learn. `needs_teacher` says that it looks at the teacher's whole distribution, for
     which both need the same vocabulary; `samples` that it learns from what the student writes, and
     `compares_answers` that it compares several answers to a prompt. `is_judged` says that held-out
-    text shows how well it learns. `loss` is there where the method needs
-    no more of its teacher than the distributions of the text's tokens.
+    text shows how well it learns, and `is_shared` that several processes can train by it. `loss` is
+    there where the method needs no more of its teacher than the distributions of the text's tokens.
     `check` raises ConfigError for options out of range. `size` returns the memory it takes beside a
     student and a teacher, and raises UnsupportedError where these do not fit together."""
 
@@ -162,6 +162,7 @@ class Method:
     compares_answers: bool = False
     loss: Callable[[MethodOptions], TokenLoss] | None = None
     is_judged: bool = True
+    is_shared: bool = True
     size: Callable[[MethodOptions, ModelSpec, ModelSpec], LessonSize] = _no_size
 
 
@@ -333,6 +334,7 @@ METHODS: dict[str, Method] = {
         samples=True,
         compares_answers=True,
         is_judged=False,
+        is_shared=False,
     ),
     **{name: by_features(feature) for name, feature in FEATURE_METHODS.items()},
     "hard-label": by_loss("the text's tokens alone", lambda options: CrossEntropy()),

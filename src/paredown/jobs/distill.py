@@ -117,6 +117,7 @@ def distill_and_verify(
         on_progress=on_progress,
     )
     with joined_peers() as peers:
+        config.check_processes(1 if peers is None else peers.number)
         if peers is not None and not peers.is_first:
             return _help(peers, options)
         check_output_folder(output, overwrite)
