@@ -41,8 +41,9 @@ def harder(work: Work, prompts: Sequence[Prompt]) -> list[Example]:
 
 def _marked(work: Work, prompts: Sequence[Prompt]) -> list[Example]:
     def fault(answer: Answer) -> str | None:
-        if work.how.fault(answer) is not None:
-            return work.how.fault(answer)
+        reason = work.how.fault(answer)
+        if reason is not None:
+            return reason
         mark = _MARK.match(answer.text)
         if mark is None:
             return "no verdict"
