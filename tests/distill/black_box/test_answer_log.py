@@ -77,6 +77,23 @@ def test_another_file_is_refused_and_left_as_it_is(path: Path, line: bytes) -> N
     assert path.read_bytes() == line + b"\n" + line
 
 
+@pytest.mark.parametrize(
+    "held",
+    [
+        b"all my notes, on one line",
+        b"\x00\x01\x02",
+        b'{"prompt": "a"}',
+        b'{"asking":"a","tokens":1}',
+        b'{"asking": "a", "tokens": 1}\nand my notes',
+    ],
+)
+def test_another_file_without_an_end_of_line_is_left_as_it_is(path: Path, held: bytes) -> None:
+    path.write_bytes(held)
+    with pytest.raises(OutputError, match="without an end"), open_answer_log(path):
+        pass
+    assert path.read_bytes() == held
+
+
 def test_two_processes_do_not_write_one_log(path: Path) -> None:
     with (
         open_answer_log(path),

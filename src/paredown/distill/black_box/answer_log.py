@@ -24,6 +24,7 @@ from paredown.files.own_folder import is_own
 from paredown.json_text import JsonTextError, parse_json
 from paredown.shell_word import shell_path
 
+_STARTS = (b'{"asking": ', b'{"answered": ', b'{"failed": ')
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -81,9 +82,12 @@ class AnswerLog:
         self._file.seek(0)
         with os.fdopen(os.dup(self._file.fileno()), "rb") as lines:
             for number, line in enumerate(lines, 1):
-                if not line.endswith(b"\n"):
+                is_whole = line.endswith(b"\n")
+                if not is_whole and _is_begun(line):
                     break
                 try:
+                    if not is_whole:
+                        raise JsonTextError("a line without an end that is none of ours")
                     fields = parse_json(line)
                     if not isinstance(fields, dict):
                         raise JsonTextError("no object")
@@ -119,6 +123,11 @@ class AnswerLog:
             if not isinstance(text, str) or not isinstance(reason, str | None):
                 raise TypeError("an answer that is no text")
             self.answers[key] = Answer(text=text, finish_reason=reason, num_tokens=tokens)
+
+
+def _is_begun(line: bytes) -> bool:
+    """Returns whether it can be what a kill left of one of our lines."""
+    return any(line.startswith(one) or one.startswith(line) for one in _STARTS)
 
 
 @contextmanager
