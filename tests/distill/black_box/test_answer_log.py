@@ -1,6 +1,9 @@
 """The log: nothing that was written is lost, whatever ends the process."""
 
+import errno
+import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paredown.distill.black_box.answer import Answer
-from paredown.distill.black_box.answer_log import open_answer_log
+from paredown.distill.black_box.answer_log import AnswerLog, open_answer_log
 from paredown.errors import OutputError
 
 ANSWER = Answer(text="Zoë said: 東京 🦊\n", finish_reason="stop", num_tokens=7)
@@ -155,3 +158,31 @@ def test_a_full_disk_is_told_and_the_file_stays_readable(path: Path) -> None:
         assert len(log.answers) == 2
         log.answer("more", ANSWER, 1)
         assert path.read_bytes().endswith(b"\n")
+
+
+def test_an_answer_that_does_not_reach_the_disk_is_told_and_taken_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with open_answer_log(path) as log:
+        log.answer("a", ANSWER, 7)
+        whole = path.read_bytes()
+        monkeypatch.setattr("os.fsync", fail)
+        with pytest.raises(OutputError, match="could not be written") as raised:
+            log.answer("b", ANSWER, 7)
+        assert raised.value.seen == os.strerror(errno.EIO)
+        assert path.read_bytes() == whole
+        assert (list(log.answers), log.num_tokens) == (["a"], 7)
+
+
+def test_a_disk_that_takes_a_line_in_many_pieces_has_it_whole(path: Path) -> None:
+    class SlowFile(io.FileIO):
+        def write(self, data: bytes) -> int:
+            return super().write(data[:9])
+
+    with SlowFile(path, "a+b") as file:
+        AnswerLog(path, file).answer("a", ANSWER, 7)
+    with open_answer_log(path) as log:
+        assert log.answers == {"a": ANSWER}

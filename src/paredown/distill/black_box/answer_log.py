@@ -51,19 +51,21 @@ class AnswerLog:
     def answer(self, key: str, answer: Answer, used: int) -> None:
         """Keeps an answer; it is on the disk when this returns."""
         told = {"text": answer.text, "finish_reason": answer.finish_reason}
-        self._append({"answered": key, "tokens": used, **told})
-        os.fsync(self._file.fileno())
+        self._append({"answered": key, "tokens": used, **told}, syncs=True)
 
     def fail(self, key: str, reason: str, used: int) -> None:
         """Notes that a request ended without an answer."""
         self._append({"failed": key, "tokens": used, "reason": reason})
 
-    def _append(self, fields: Mapping[str, object]) -> None:
+    def _append(self, fields: Mapping[str, object], *, syncs: bool = False) -> None:
         line = json.dumps(fields).encode() + b"\n"
+        left = memoryview(line)
         try:
-            written = self._file.write(line)
-            if written != len(line):
-                self._file.write(line[written:])  # tells why it stopped
+            while left:
+                # A disk that is nearly full takes a part.
+                left = left[self._file.write(left) or 0 :]
+            if syncs:
+                os.fsync(self._file.fileno())
         except OSError as error:
             with suppress(OSError):
                 self._file.truncate(self._size)
