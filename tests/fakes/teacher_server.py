@@ -19,12 +19,13 @@ def echo(prompt: str) -> str:
 @dataclass(kw_only=True)
 class Fault:
     """What befalls the next `times` requests: a status, a body in place of the answer, a
-    connection that ends, or a wait."""
+    connection that ends, or a wait. Where it `bills`, what did not arrive was computed."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
     hangs_up: bool = False
+    bills: bool = False
     delay_s: float = 0.0
     times: int = 1_000_000
 
@@ -131,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = teacher.begin(body)
         try:
             time.sleep(teacher.delay_s + fault.delay_s)
-            if fault.hangs_up or (fault.body is not None and fault.status == 200):
+            if fault.bills or fault.hangs_up or (fault.body is not None and fault.status == 200):
                 teacher.bill(body)
             if fault.hangs_up:
                 self.close_connection = True

@@ -187,7 +187,7 @@ def test_requests_start_no_faster_than_the_rate(tmp_path: Path) -> None:
 BUDGETS = st.tuples(
     st.integers(300, 6000),  # the budget
     st.lists(st.integers(1, 400), min_size=1, max_size=12),  # tokens of answers
-    st.lists(st.sampled_from(["", "hang-up", "500", "garbage"]), max_size=6),
+    st.lists(st.sampled_from(["", "hang-up", "408", "500", "503", "504", "garbage"]), max_size=6),
     st.booleans(),  # whether the teacher tells its usage
 )
 
@@ -204,7 +204,10 @@ def test_the_budget_is_never_overspent(tmp_path_factory, case) -> None:
     kinds = {
         "": Fault(times=1),
         "hang-up": Fault(hangs_up=True, times=1),
-        "500": Fault(status=500, times=1),
+        "408": Fault(status=408, bills=True, times=1),
+        "500": Fault(status=500, bills=True, times=1),
+        "503": Fault(status=503, times=1),
+        "504": Fault(status=504, bills=True, times=1),
         "garbage": Fault(body=b"{}", times=1),
     }
     with running_teacher(usage=lambda prompt, text: costs[prompt]) as teacher:

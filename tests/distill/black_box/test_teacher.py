@@ -113,20 +113,30 @@ def test_an_answer_without_end_is_garbage(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "may_retry", "ends_all"),
+    ("status", "may_retry", "ends_all", "may_have_cost"),
     [
-        (429, True, False),
-        (502, True, False),
-        (400, False, False),
-        (403, False, True),
-        (302, False, True),
+        (429, True, False, False),
+        (408, True, False, True),
+        (500, True, False, True),
+        (502, True, False, True),
+        (503, True, False, False),
+        (504, True, False, True),
+        (400, False, False, False),
+        (403, False, True, False),
+        (302, False, True, False),
     ],
 )
-def test_what_a_status_means(status: int, may_retry: bool, ends_all: bool) -> None:
+def test_what_a_status_means(
+    status: int, may_retry: bool, ends_all: bool, may_have_cost: bool
+) -> None:
     with running_teacher(faults=[Fault(status=status, body=b"\xffno")]) as teacher:
         found = ask(TeacherConfig(address=teacher.url, model="big"))
     assert found == Failure(
-        reason=f"status {status}", detail="", may_retry=may_retry, ends_all=ends_all
+        reason=f"status {status}",
+        detail="",
+        may_retry=may_retry,
+        ends_all=ends_all,
+        may_have_cost=may_have_cost,
     )
 
 

@@ -23,6 +23,9 @@ _HOST = re.compile(r"[\w.:-]+")
 _BUSY = {408, 409, 425, 429}
 # The address, the key or the model is wrong: no other request would be answered either.
 _WRONG_PLACE = {401, 403, 404, 405}
+# The teacher may have computed until then; one that is overloaded (503) has not begun.
+_TOO_LATE = 408
+_OVERLOADED = 503
 # A code of status 429 that no waiting mends.
 _NO_CREDIT = "insufficient_quota"
 
@@ -169,6 +172,7 @@ class Teacher:
             may_retry=may_retry,
             ends_all=status in _WRONG_PLACE or status < 400 or code == _NO_CREDIT,
             wait_s=retry_after_s(headers.get("Retry-After")) if may_retry else None,
+            may_have_cost=status == _TOO_LATE or (status >= 500 and status != _OVERLOADED),
         )
 
     def _told(self, what: object) -> str:
