@@ -24,11 +24,11 @@ def path(tmp_path: Path) -> Path:
 
 def write(path: Path) -> None:
     with open_answer_log(path) as log:
-        log.ask("a", 50)
+        log.ask("a", 50, 50)
         log.answer("a", ANSWER, 7)
-        log.ask("b", 40)
+        log.ask("b", 40, 40)
         log.fail("b", "status 500", 0)
-        log.ask("b", 40)
+        log.ask("b", 40, 40)
         assert log.num_tokens == 47
 
 
@@ -38,11 +38,22 @@ def test_answers_and_tokens_are_there_again(path: Path) -> None:
         assert log.answers == {"a": ANSWER}
         assert log.num_tokens == 47
         # The one that never ended stays counted when it is asked again.
-        log.ask("b", 30)
+        log.ask("b", 25, 30)
         assert log.num_tokens == 77
         log.answer("b", ANSWER, 5)
         assert log.num_tokens == 52
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_most_that_a_request_has_cost_beyond_its_bound_is_there_again(path: Path) -> None:
+    with open_answer_log(path) as log:
+        for key, bound, reserved, used in [("a", 50, 50, 80), ("b", 50, 80, 95), ("c", 50, 95, 60)]:
+            log.ask(key, bound, reserved)
+            log.answer(key, ANSWER, used)
+        log.ask("d", 50, 95)
+        assert log.surplus == 45
+    with open_answer_log(path) as log:
+        assert log.surplus == 45
 
 
 def test_a_file_cut_anywhere_has_all_lines_before_the_cut(path: Path) -> None:
@@ -53,10 +64,10 @@ def test_a_file_cut_anywhere_has_all_lines_before_the_cut(path: Path) -> None:
         path.write_bytes(whole[:size])
         with open_answer_log(path) as log:
             assert len(log.answers) == (size >= ends[1])
-            log.ask("c", 1)
+            log.ask("c", 1, 1)
         kept = max([end for end in ends if end <= size], default=0)
         assert path.read_bytes().startswith(whole[:kept])
-        assert json.loads(path.read_bytes()[kept:]) == {"asking": "c", "tokens": 1}
+        assert json.loads(path.read_bytes()[kept:]) == {"asking": "c", "bound": 1, "tokens": 1}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,9 @@ def test_a_file_cut_anywhere_has_all_lines_before_the_cut(path: Path) -> None:
         b"[]",
         b"{}",
         b'{"asking": "a"}',
-        b'{"asking": "a", "tokens": "1"}',
+        b'{"asking": "a", "tokens": 1}',
+        b'{"asking": "a", "bound": "1", "tokens": 1}',
+        b'{"asking": "a", "bound": 1, "tokens": "1"}',
         b'{"answered": "a", "tokens": 1}',
         b'{"answered": 3, "tokens": 1, "text": "", "finish_reason": null}',
         b'{"answered": "a", "tokens": 1, "text": 3, "finish_reason": null}',
@@ -86,8 +99,8 @@ def test_another_file_is_refused_and_left_as_it_is(path: Path, line: bytes) -> N
         b"all my notes, on one line",
         b"\x00\x01\x02",
         b'{"prompt": "a"}',
-        b'{"asking":"a","tokens":1}',
-        b'{"asking": "a", "tokens": 1}\nand my notes',
+        b'{"asking":"a","bound":1,"tokens":1}',
+        b'{"asking": "a", "bound": 1, "tokens": 1}\nand my notes',
     ],
 )
 def test_another_file_without_an_end_of_line_is_left_as_it_is(path: Path, held: bytes) -> None:

@@ -223,6 +223,20 @@ def test_the_budget_is_never_overspent(tmp_path_factory, case) -> None:
         assert set(teacher.answered.values()) <= {1}
 
 
+def test_a_run_that_goes_on_reserves_what_answers_have_cost_beyond_their_bound(
+    tmp_path: Path,
+) -> None:
+    """Each costs 100 tokens more than its bound; only the first ones can overspend by that."""
+    bound = REQUESTS[0].most_tokens
+    with running_teacher(usage=lambda prompt, text: bound + 100) as teacher:
+        with asking(teacher, tmp_path, concurrency=3) as asker:
+            assert all(asker.ask(REQUESTS[:3]))
+        budget = 4 * (bound + 100) + bound + 99
+        with asking(teacher, tmp_path, max_tokens_total=budget) as asker:
+            assert [one is not None for one in asker.ask(REQUESTS[3:6])] == [True, False, False]
+            assert asker.num_tokens == teacher.num_tokens == 4 * (bound + 100)
+
+
 def test_a_budget_that_ends_in_the_middle_keeps_what_was_answered(tmp_path: Path) -> None:
     budget = 2 * REQUESTS[0].most_tokens
     with running_teacher() as teacher:

@@ -3,7 +3,7 @@
 A line is written before a request is sent and another when it ends, so a process that is killed
 loses neither an answer nor the tokens that may have been spent:
 
-    {"asking": KEY, "tokens": RESERVED}
+    {"asking": KEY, "bound": MOST, "tokens": RESERVED}
     {"answered": KEY, "tokens": USED, "text": ..., "finish_reason": ...}
     {"failed": KEY, "tokens": USED, "reason": ...}
 """
@@ -30,13 +30,16 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | 
 
 class AnswerLog:
     """`answers` holds those of all runs by the key of their request. `num_tokens` is what all runs
-    have spent; a request without an end counts with all that was reserved for it."""
+    have spent; a request without an end counts with all that was reserved for it. `surplus` is the
+    most by which a request has cost more than its bound."""
 
     def __init__(self, path: Path, file: io.FileIO) -> None:
         self._path = path
         self._file = file
+        self._bounds: dict[str, int] = {}
         self._open: dict[str, int] = {}
         self._settled = 0
+        self.surplus = 0
         self.answers: dict[str, Answer] = {}
         self._size = self._read()
 
@@ -44,9 +47,9 @@ class AnswerLog:
     def num_tokens(self) -> int:
         return self._settled + sum(self._open.values())
 
-    def ask(self, key: str, reserved: int) -> None:
+    def ask(self, key: str, bound: int, reserved: int) -> None:
         """Notes that a request is about to be sent."""
-        self._append({"asking": key, "tokens": reserved})
+        self._append({"asking": key, "bound": bound, "tokens": reserved})
 
     def answer(self, key: str, answer: Answer, used: int) -> None:
         """Keeps an answer; it is on the disk when this returns."""
@@ -114,12 +117,16 @@ class AnswerLog:
             # Asked before and never ended: a process was killed meanwhile.
             self._settled += self._open.pop(key, 0)
             self._open[key] = tokens
+            if not isinstance(bound := fields["bound"], int):
+                raise TypeError("a bound that is no number")
+            self._bounds[key] = bound
             return
         key = fields["answered"] if "answered" in fields else fields["failed"]
         if not isinstance(key, str):
             raise TypeError("a key that is no text")
         self._open.pop(key, None)
         self._settled += tokens
+        self.surplus = max(self.surplus, tokens - self._bounds.pop(key, tokens))
         if "answered" in fields:
             text, reason = fields["text"], fields["finish_reason"]
             if not isinstance(text, str) or not isinstance(reason, str | None):

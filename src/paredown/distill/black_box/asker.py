@@ -82,7 +82,7 @@ class Asker:
         self._log = log
         self._on_useful = on_useful
         self._rate = RequestRate(limits.requests_per_minute)
-        self._budget = TokenBudget(limits.max_tokens_total, log.num_tokens)
+        self._budget = TokenBudget(limits.max_tokens_total, log.num_tokens, log.surplus)
         self._over = asyncio.Event()
         self._settled = asyncio.Condition()
         self._teacher = Teacher(teacher, limits.concurrency)
@@ -215,12 +215,12 @@ class Asker:
         await self._sleep(self._rate.wait_s(now_s))
         if not self.is_over:
             return reserved
-        await self._settle(reserved, 0)
+        await self._settle(request, reserved, 0)
         return None
 
     async def _try(self, request: TeacherRequest, reserved: int) -> Answer | Failure:
         """Sends the request once, and keeps what comes of it."""
-        self._log.ask(request.key, reserved)
+        self._log.ask(request.key, request.most_tokens, reserved)
         self.num_requests += 1
         found = await self._teacher.ask(request)
         if isinstance(found, Answer):
@@ -232,12 +232,12 @@ class Asker:
             if found.wait_s:
                 now_s = asyncio.get_running_loop().time()
                 self._rate.pause(now_s, min(found.wait_s, _MAX_WAIT_S))
-        await self._settle(reserved, used)
+        await self._settle(request, reserved, used)
         return found
 
-    async def _settle(self, reserved: int, used: int) -> None:
+    async def _settle(self, request: TeacherRequest, reserved: int, used: int) -> None:
         async with self._settled:
-            self._budget.settle(reserved, used)
+            self._budget.settle(request.most_tokens, reserved, used)
             self._settled.notify_all()
 
     async def _sleep(self, seconds: float) -> None:
