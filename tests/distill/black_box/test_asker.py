@@ -175,6 +175,18 @@ def test_everybody_waits_as_long_as_the_teacher_asks(tmp_path: Path) -> None:
         assert all(0.5 <= one - first < 5 for one in others)
 
 
+def test_those_that_wait_for_their_turn_wait_as_long_as_the_teacher_asks(tmp_path: Path) -> None:
+    fault = Fault(status=429, headers={"Retry-After": "1"}, times=1)
+    with (
+        running_teacher(faults=[fault]) as teacher,
+        asking(teacher, tmp_path, requests_per_minute=240) as asker,
+    ):
+        assert all(asker.ask(REQUESTS[:3]))
+        first, *others = teacher.times_s
+        assert [one - first >= 1 for one in others] == [True] * 3
+        assert others[-1] - others[0] >= 2 * 0.25 * 0.9
+
+
 def test_requests_start_no_faster_than_the_rate(tmp_path: Path) -> None:
     with (
         running_teacher() as teacher,

@@ -21,7 +21,7 @@ def test_no_minute_has_more(per_minute, gaps, pause_s) -> None:
         now_s += gap_s
         if number == 30:
             rate.pause(now_s, pause_s)
-        starts.append(now_s + rate.wait_s(now_s))
+        starts.append(rate.take_turn(now_s))
         assert starts[-1] >= now_s
     for at, start in enumerate(starts):
         within = [one for one in starts[at:] if one - start < 60.0 - 1e-6]
@@ -30,10 +30,20 @@ def test_no_minute_has_more(per_minute, gaps, pause_s) -> None:
 
 def test_nobody_waits_without_a_limit_but_in_a_pause() -> None:
     rate = RequestRate(None)
-    assert [rate.wait_s(5.0) for _ in range(3)] == [0.0] * 3
+    assert [rate.take_turn(5.0) for _ in range(3)] == [5.0] * 3
     rate.pause(5.0, 7.0)
     rate.pause(5.0, 2.0)
-    assert rate.wait_s(6.0) == 6.0
+    assert rate.take_turn(6.0) == 12.0
+
+
+def test_a_pause_puts_off_the_turns_that_lie_in_it() -> None:
+    rate = RequestRate(6)
+    turns = [rate.take_turn(5.0) for _ in range(3)]
+    assert turns == [5.0, 15.0, 25.0]
+    assert not any(map(rate.is_held, turns))
+    rate.pause(5.0, 20.0)
+    assert [rate.is_held(one) for one in turns] == [True, True, False]
+    assert [rate.take_turn(15.0) for _ in range(2)] == [35.0, 45.0]
 
 
 @pytest.mark.parametrize("per_minute", [0, -1, math.inf, math.nan])

@@ -211,12 +211,20 @@ class Asker:
                     await self._settled.wait()
         if reserved is None:
             return None
-        now_s = asyncio.get_running_loop().time()
-        await self._sleep(self._rate.wait_s(now_s))
+        await self._wait_for_turn()
         if not self.is_over:
             return reserved
         await self._settle(request, reserved, 0)
         return None
+
+    async def _wait_for_turn(self) -> None:
+        """Waits until a request may start. A pause that begins meanwhile puts it off."""
+        now_s = asyncio.get_running_loop().time
+        while not self.is_over:
+            turn_s = self._rate.take_turn(now_s())
+            await self._sleep(turn_s - now_s())
+            if not self._rate.is_held(turn_s):
+                return
 
     async def _try(self, request: TeacherRequest, reserved: int) -> Answer | Failure:
         """Sends the request once, and keeps what comes of it."""
