@@ -103,6 +103,15 @@ def test_answers_that_are_missing_are_told(tmp_path: Path) -> None:
         read_prompts(path, num_answers=2)
 
 
+def test_prompts_with_other_answers_are_others_where_the_answers_count(tmp_path: Path) -> None:
+    lines = [{"prompt": "a", "answers": list(answers)} for answers in ("xyz", "xyw", "xzy", "yxz")]
+    path = write(tmp_path / "in.jsonl", *lines)
+    for num_answers, num in ((0, 1), (1, 2), (2, 3), (3, 4)):
+        found, dropped = read_prompts(path, num_answers)
+        assert (len(found), dropped["came before"]) == (num, 4 - num)
+        assert found[0].answers == ("x", "y", "z")
+
+
 def test_files_that_are_not_there_or_no_files_are_told(tmp_path: Path) -> None:
     for path in (tmp_path / "gone.txt", tmp_path):
         with pytest.raises(CheckpointError, match="cannot be read"):

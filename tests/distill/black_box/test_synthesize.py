@@ -94,6 +94,31 @@ def test_the_form_of_plain_models(teacher: FakeTeacher, tmp_path: Path) -> None:
     assert (len(records), records[0]) == (4, expected)
 
 
+@pytest.mark.parametrize("ask", ["label", "expand", "correct"])
+def test_the_form_of_plain_models_leaves_conversations_out(
+    ask: str, teacher: FakeTeacher, tmp_path: Path
+) -> None:
+    """The teacher would answer what stands before, which the student would not see."""
+    told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+    lines = [{"messages": told, "completion": "four"}, *ANSWERED]
+    made = make(teacher, tmp_path, lines, ask=ask, num=2, as_messages=False)
+    assert [one["prompt"] for one in written(tmp_path)] == [one["prompt"] for one in ANSWERED]
+    assert made.dropped == {"several messages, which no completion can hold": 1}
+    assert not any("Be brief." in json.dumps(body) for body in teacher.bodies)
+    (tmp_path / "out.jsonl").unlink()
+    make(teacher, tmp_path, lines, ask=ask, num=3)
+    assert written(tmp_path)[0]["messages"][:2] == told
+
+
+def test_label_answers_prompts_that_have_other_completions_once(
+    teacher: FakeTeacher, tmp_path: Path
+) -> None:
+    lines = [{"prompt": "What is it?", "completion": said} for said in ("this", "that")]
+    made = make(teacher, tmp_path, lines)
+    assert len(written(tmp_path)) == 1
+    assert made.dropped == {"came before": 1}
+
+
 def test_a_second_run_asks_nothing_and_writes_the_same(
     teacher: FakeTeacher, tmp_path: Path
 ) -> None:

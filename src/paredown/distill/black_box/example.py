@@ -20,11 +20,13 @@ class Example:
         return self.messages[-1]["content"]
 
     def line(self, *, as_messages: bool) -> bytes:
-        """Returns the JSON, with its end of line: `messages`, else `prompt` and `completion`."""
+        """Returns the JSON, with its end of line: `messages`, else `prompt` and `completion`, which
+        hold a conversation of one message alone."""
         if as_messages:
             said = {"role": "assistant", "content": self.completion}
             fields: dict[str, object] = {"messages": [*map(dict, self.messages), said]}
         else:
+            assert len(self.messages) == 1
             fields = {"prompt": self.prompt, "completion": self.completion}
         if self.rejected is not None:
             fields["rejected"] = self.rejected

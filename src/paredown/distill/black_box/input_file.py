@@ -52,18 +52,23 @@ class Topic:
     entities: tuple[str, ...] = ()
 
 
-def read_prompts(path: Path, num_answers: int = 0) -> tuple[list[Prompt], Counter[str]]:
-    """Returns the prompts, each once, and counts what was left out by its reason. `num_answers` is
-    how many answers each must bring. Raises CheckpointError for a file that cannot be read, and
-    ConfigError for one without a prompt."""
+def read_prompts(
+    path: Path, num_answers: int = 0, *, as_messages: bool = True
+) -> tuple[list[Prompt], Counter[str]]:
+    """Returns the prompts, and counts what was left out by its reason. `num_answers` is how many
+    answers each must bring; prompts that have the same ones are taken once. Those of several
+    messages are left out unless the result is written `as_messages`. Raises CheckpointError for a
+    file that cannot be read, and ConfigError for one without a prompt."""
 
     def parse(fields: Fields) -> Prompt:
         found = _prompt(fields)
         if len(found.answers) < num_answers:
             raise UnusableLineError(f"less than {format_count(num_answers, 'answer')}")
+        if len(found.messages) > 1 and not as_messages:
+            raise UnusableLineError("several messages, which no completion can hold")
         return found
 
-    return _read(path, parse, _prompt_key)
+    return _read(path, parse, lambda prompt: _prompt_key(prompt, num_answers))
 
 
 def read_topics(path: Path) -> tuple[list[Topic], Counter[str]]:
@@ -188,7 +193,8 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and is_unicode(value)
 
 
-def _prompt_key(prompt: Prompt) -> str:
-    """Returns the same for prompts whose words differ in spaces alone."""
+def _prompt_key(prompt: Prompt, num_answers: int) -> str:
+    """Returns the same for prompts whose words differ in spaces alone, and that have the same first
+    answers."""
     said = [(one["role"], one["content"].split()) for one in prompt.messages]
-    return json.dumps([said, prompt.answers])
+    return json.dumps([said, prompt.answers[:num_answers]])

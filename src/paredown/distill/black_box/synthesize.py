@@ -30,42 +30,47 @@ LOG_ENDING = ".asked"
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A way to make examples of an input. `grows` says that it makes as many as are wanted, so that
-    a number must be given."""
+    """A way to make examples of an input. `read` gets its path, and whether the result is written
+    as messages. `grows` says that it makes as many as are wanted, so that a number must be given.
+    """
 
     summary: str
-    read: Callable[[Path], tuple[list[Any], Counter[str]]]
+    read: Callable[[Path, bool], tuple[list[Any], Counter[str]]]
     make: Callable[[Work, Sequence[Any]], list[Example]]
     grows: bool = False
 
 
+def _reads_prompts(num_answers: int) -> Callable[[Path, bool], tuple[list[Any], Counter[str]]]:
+    return lambda path, as_messages: read_prompts(path, num_answers, as_messages=as_messages)
+
+
 OPERATIONS: dict[str, Operation] = {
-    "label": Operation(summary="answers to prompts", read=read_prompts, make=label),
+    "label": Operation(summary="answers to prompts", read=_reads_prompts(0), make=label),
     "expand": Operation(
         summary="more tasks from a few (Self-Instruct), and answers to all",
-        read=read_prompts,
+        read=_reads_prompts(0),
         make=expand,
         grows=True,
     ),
     "curate": Operation(
         summary="tasks about topics and their entities, and answers",
-        read=read_topics,
+        read=lambda path, _: read_topics(path),
         make=curate,
         grows=True,
     ),
     "prefer": Operation(
         summary="the better of two answers",
-        read=lambda path: read_prompts(path, num_answers=2),
+        read=_reads_prompts(2),
         make=prefer,
     ),
     "correct": Operation(
         summary="answers of a student, corrected where they are wrong",
-        read=lambda path: read_prompts(path, num_answers=1),
+        read=_reads_prompts(1),
         make=correct,
     ),
     "harder": Operation(
         summary="the same, and more tasks like those that the student got wrong",
-        read=lambda path: read_prompts(path, num_answers=1),
+        read=_reads_prompts(1),
         make=harder,
         grows=True,
     ),
@@ -171,7 +176,7 @@ def synthesize(
     """
     output = Path(output)
     operation = OPERATIONS[config.ask]
-    items, dropped = operation.read(config.input)
+    items, dropped = operation.read(config.input, config.as_messages)
     config.teacher.key()
     log_path = output.with_name(output.name + LOG_ENDING)
     if is_there(output) and not is_there(log_path):
