@@ -1,5 +1,6 @@
 """All operations, end to end beside a teacher on loopback: what is written, counted and kept."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -170,8 +171,39 @@ def test_a_teacher_without_new_ideas_ends_the_run(tmp_path: Path) -> None:
     with running_teacher(reply=reply) as teacher:
         made = make(teacher, tmp_path, PROMPTS[:3], ask="expand", num=20)
     assert made.num_examples == 4
-    assert made.notes == ("the teacher writes nothing new any more",)
-    assert made.dropped["a task like another"] >= 3
+    num_lists = made.dropped["a task like another"]
+    assert 32 <= num_lists < 40
+    assert made.notes == (f"{num_lists} lists in a row brought no new task",)
+
+
+def test_a_teacher_that_repeats_itself_near_the_goal_goes_on(tmp_path: Path) -> None:
+    """One list of a dozen has a new task."""
+    scholar, num_lists = Scholar(), itertools.count(1)
+
+    def reply(prompt: str) -> str:
+        if "Come up with" in prompt and next(num_lists) % 12:
+            return "1. Name a river of Asia."
+        return scholar(prompt)
+
+    with running_teacher(reply=reply) as teacher:
+        made = make(teacher, tmp_path, PROMPTS[:3], ask="expand", num=7)
+    assert (made.num_examples, made.notes) == (7, ())
+
+
+def test_a_teacher_that_refuses_its_own_tasks_ends_the_run_for_that(tmp_path: Path) -> None:
+    scholar = Scholar()
+
+    def reply(prompt: str) -> str:
+        return "I cannot say." if prompt.endswith("please") else scholar(prompt)
+
+    lines = [{"prompt": f"Tell me about {noun} {at}"} for at in range(12) for noun in NOUNS]
+    with running_teacher(reply=reply) as teacher:
+        made = make(teacher, tmp_path, lines, ask="expand", num=121)
+    assert made.num_examples == 120
+    (note,) = made.notes
+    assert note.endswith("new tasks in a row got no answer that is kept")
+    assert made.failures["refused"] >= 32
+    assert scholar.num_lists < 20
 
 
 def test_curate_goes_through_topics_and_entities(teacher: FakeTeacher, tmp_path: Path) -> None:
@@ -282,6 +314,21 @@ def test_the_budget_ends_a_run_with_a_note(teacher: FakeTeacher, tmp_path: Path)
     assert made.notes == ("the budget of tokens ended the run",)
     with pytest.raises(TeacherError, match="too small"):
         make(teacher, tmp_path, [{"prompt": "another"}], limits={"max_tokens_total": 100})
+
+
+def test_a_budget_that_ends_before_any_task_is_answered_is_what_is_told(tmp_path: Path) -> None:
+    """Each list is long and costs most of the budget."""
+    scholar = Scholar()
+
+    def reply(prompt: str) -> str:
+        lists = "\n".join(scholar("Come up with") for _ in range(8))
+        return lists if "Come up with" in prompt else "Fine."
+
+    with running_teacher(reply=reply, usage=lambda prompt, text: len(text)) as teacher:
+        options = {"answer_tokens": 3000, "limits": {"max_tokens_total": 6000, "concurrency": 1}}
+        made = make(teacher, tmp_path, PROMPTS[:1], ask="expand", num=80, **options)
+    assert made.notes == ("the budget of tokens ended the run",)
+    assert made.num_examples == 1
 
 
 def test_no_file_of_others_is_replaced(teacher: FakeTeacher, tmp_path: Path) -> None:
