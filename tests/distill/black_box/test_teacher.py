@@ -1,15 +1,13 @@
 """Addresses, keys, and what a teacher is sent."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import pytest
 
 from fakes.teacher_server import Fault, running_teacher
 from paredown.distill.black_box.answer import Answer
 from paredown.distill.black_box.request import TeacherRequest, question
-from paredown.distill.black_box.teacher import Failure, Teacher, TeacherConfig, retry_after_s
+from paredown.distill.black_box.teacher import Failure, Teacher, TeacherConfig
 from paredown.errors import ConfigError
 
 KEY = "sk-very-secret-1234"
@@ -104,7 +102,7 @@ def test_keys_and_proxies_of_other_programs_are_not_used(monkeypatch) -> None:
 
 
 def test_an_answer_without_end_is_garbage(monkeypatch) -> None:
-    monkeypatch.setattr("paredown.distill.black_box.teacher._MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr("paredown.distill.http.bounded_body._MAX_BYTES", 1000)
     with running_teacher(reply=lambda prompt: "x" * 2000) as teacher:
         found = ask(TeacherConfig(address=teacher.url, model="big"))
     assert isinstance(found, Failure)
@@ -138,17 +136,6 @@ def test_what_a_status_means(
         ends_all=ends_all,
         may_have_cost=may_have_cost,
     )
-
-
-def test_retry_after_is_a_number_or_a_date() -> None:
-    assert retry_after_s("1.5") == 1.5
-    assert retry_after_s("-3") == 0.0
-    assert retry_after_s(format_datetime(datetime.now(UTC) - timedelta(days=1), usegmt=True)) == 0.0
-    later = retry_after_s(format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True))
-    assert later is not None
-    assert 28 < later <= 30
-    for odd in (None, "", "soon", "nan", "inf", "1e999"):
-        assert retry_after_s(odd) is None
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("inf"), float("nan")])

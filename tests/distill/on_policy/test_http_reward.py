@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,9 +17,11 @@ Reply = tuple[int, bytes]
 
 
 @contextmanager
-def replying(*replies: Reply) -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """Runs a server that gives these replies in turn, the last one ever after. An empty body with
-    status 0 hangs up. Yields its address and what it was asked."""
+def replying(
+    *replies: Reply, retry_after: str | None = None
+) -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """Runs a server that gives these replies in turn, the last one ever after, all with the same
+    Retry-After. An empty body with status 0 hangs up. Yields its address and what it was asked."""
     asked: list[dict[str, object]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -31,6 +34,8 @@ def replying(*replies: Reply) -> Iterator[tuple[str, list[dict[str, object]]]]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Location", "/elsewhere")
+            if retry_after is not None:
+                self.send_header("Retry-After", retry_after)
             self.end_headers()
             self.wfile.write(body)
 
@@ -61,11 +66,27 @@ def test_prompts_and_answers_are_sent_and_scored() -> None:
     assert asked == [{"prompts": ["a", "Zo\u00eb"], "answers": ["c", "\U0001f98a"]}]
 
 
-@pytest.mark.parametrize("reply", [(503, b""), (429, b"wait"), (500, b"{}"), (0, b"")])
+@pytest.mark.parametrize("reply", [(503, b""), (429, b"wait"), (409, b""), (500, b"{}"), (0, b"")])
 def test_a_busy_address_is_asked_again(reply: Reply) -> None:
     with replying(reply, reply, GOOD) as (url, asked):
         assert reward(url).scores(["a", "b"], ["c", "d"]) == [1.0, -0.5]
     assert len(asked) == 3
+
+
+def test_a_busy_address_is_left_alone_as_long_as_it_asks() -> None:
+    began_s = time.monotonic()
+    with replying((429, b""), GOOD, retry_after="0.4") as (url, _):
+        assert reward(url).scores(["a", "b"], ["c", "d"]) == [1.0, -0.5]
+    assert 0.4 <= time.monotonic() - began_s < 4
+
+
+def test_an_address_that_wants_to_be_left_alone_for_long_is_told() -> None:
+    with (
+        replying((503, b""), GOOD, retry_after="3600") as (url, asked),
+        pytest.raises(TrainingError, match="no request for 1 h"),
+    ):
+        reward(url).scores(["a"], ["b"])
+    assert len(asked) == 1
 
 
 def test_an_address_that_stays_away_is_told() -> None:
@@ -110,3 +131,9 @@ def test_garbage_is_told_at_once(status: int, body: bytes, says: str) -> None:
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="address is none"):
         HttpReward(url=url)
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match="shown in logs") as raised:
+        HttpReward(url="https://me:pw-1234@host/score")
+    assert "pw-1234" not in str(raised.value)

@@ -17,12 +17,11 @@ from paredown.distill.black_box.request import TeacherRequest
 from paredown.distill.black_box.request_rate import RequestRate
 from paredown.distill.black_box.teacher import Failure, Teacher, TeacherConfig
 from paredown.distill.black_box.token_budget import TokenBudget
+from paredown.distill.http.busy import MAX_WAIT_S
 from paredown.errors import ConfigError, TeacherError
 from paredown.units import format_count, format_duration
 
 _MAX_TRIES = 6
-# A teacher that wants to be left alone for longer is asked again by hand.
-_MAX_WAIT_S = 300.0
 # So many in a row are no accident.
 _MAX_SILENT_IN_A_ROW = 8
 _MAX_USELESS_IN_A_ROW = 32
@@ -185,7 +184,7 @@ class Asker:
                 return reason is None
             if found.ends_all:
                 self._stop("refuses every request", _shown(found))
-            elif found.wait_s is not None and found.wait_s > _MAX_WAIT_S:
+            elif found.wait_s is not None and found.wait_s > MAX_WAIT_S:
                 self._stop(f"wants no request for {format_duration(found.wait_s)}", _shown(found))
             if self.is_over or not found.may_retry or num_tries == _MAX_TRIES:
                 self._give_up(found)
@@ -239,7 +238,7 @@ class Asker:
             self._log.fail(request.key, found.reason, used)
             if found.wait_s:
                 now_s = asyncio.get_running_loop().time()
-                self._rate.pause(now_s, min(found.wait_s, _MAX_WAIT_S))
+                self._rate.pause(now_s, min(found.wait_s, MAX_WAIT_S))
         await self._settle(request, reserved, used)
         return found
 

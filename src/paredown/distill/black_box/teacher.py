@@ -1,26 +1,22 @@
 """Teacher: an address that answers as the OpenAI API does, asked once."""
 
 import asyncio
-import email.utils
 import math
 import os
-import re
-import time
 from dataclasses import dataclass
 
 import httpx2
 
 from paredown.distill.black_box.answer import Answer, GarbageError, parse_answer
 from paredown.distill.black_box.request import TeacherRequest
+from paredown.distill.http.address import checked_address
+from paredown.distill.http.bounded_body import BoundedBody, LongBodyError
+from paredown.distill.http.busy import is_busy, wait_of
+from paredown.distill.http.client_options import json_client_options
 from paredown.errors import ConfigError
 from paredown.json_text import JsonTextError, parse_json
 from paredown.shown import shown
-from paredown.units import MEBI
 
-_MAX_BODY_BYTES = 16 * MEBI
-_CONNECT_S = 10.0
-_HOST = re.compile(r"[\w.:-]+")
-_BUSY = {408, 409, 425, 429}
 # The address, the key or the model is wrong: no other request would be answered either.
 _WRONG_PLACE = {401, 403, 404, 405}
 # The teacher may have computed until then; one that is overloaded (503) has not begun.
@@ -28,6 +24,8 @@ _TOO_LATE = 408
 _OVERLOADED = 503
 # A code of status 429 that no waiting mends.
 _NO_CREDIT = "insufficient_quota"
+_NO_ADDRESS = "that is not the address of a server"
+_GIVE_ADDRESS = "Give --address http://HOST:PORT, or one that ends in /v1."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +56,15 @@ class TeacherConfig:
 
     def url(self) -> str:
         """Returns where chats are completed. Raises ConfigError."""
-        try:
-            found = httpx2.URL(self.address)
-        except httpx2.InvalidURL as error:
-            raise _wrong_address(self.address) from error
-        is_http = found.scheme in ("http", "https") and _HOST.fullmatch(found.host)
-        if not is_http or found.query or found.fragment:
-            raise _wrong_address(self.address)
-        if found.userinfo:
-            raise ConfigError(
-                "a name or a password in the address would be shown in logs",
-                seen=f"{found.scheme}://...@{found.host}",
-                remedy="Name the environment variable that holds the key (--api-key-variable).",
-            )
+        found = checked_address(
+            self.address,
+            what=_NO_ADDRESS,
+            remedy=_GIVE_ADDRESS,
+            without_password="Name the environment variable that holds the key "
+            "(--api-key-variable).",
+        )
+        if found.query:
+            raise ConfigError(_NO_ADDRESS, seen=self.address, remedy=_GIVE_ADDRESS)
         base = str(found).rstrip("/")
         return f"{base}/v1/chat/completions" if found.path == "/" else f"{base}/chat/completions"
 
@@ -117,14 +111,11 @@ class Teacher:
         self._config = config
         self._url = config.url()
         self._key = config.key()
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        options = json_client_options(config.timeout_s)
         if self._key is not None:
-            headers["Authorization"] = f"Bearer {self._key}"
+            options["headers"]["Authorization"] = f"Bearer {self._key}"
         self._client = httpx2.AsyncClient(
-            headers=headers,
-            trust_env=False,
-            follow_redirects=False,
-            timeout=httpx2.Timeout(config.timeout_s, connect=_CONNECT_S),
+            **options,
             limits=httpx2.Limits(
                 max_connections=max_connections, max_keepalive_connections=max_connections
             ),
@@ -145,7 +136,7 @@ class Teacher:
             return _lost("no answer in time", detail)
         except httpx2.HTTPError as error:
             return _lost("hung up", self._told(error))
-        except GarbageError as error:
+        except LongBodyError as error:
             return _lost("garbage", str(error))
         if not 200 <= status < 300:
             return self._refusal(status, headers, data)
@@ -156,22 +147,19 @@ class Teacher:
 
     async def _post(self, body: bytes) -> tuple[int, httpx2.Headers, bytes]:
         async with self._client.stream("POST", self._url, content=body) as response:
-            data = bytearray()
+            answer = BoundedBody()
             async for piece in response.aiter_bytes():
-                data += piece
-                if len(data) > _MAX_BODY_BYTES:
-                    raise GarbageError(f"more than {_MAX_BODY_BYTES // MEBI} MiB")
-            return response.status_code, response.headers, bytes(data)
+                answer.add(piece)
+            return response.status_code, response.headers, answer.data
 
     def _refusal(self, status: int, headers: httpx2.Headers, data: bytes) -> Failure:
         message, code = _error_of(data)
-        may_retry = status in _BUSY or status >= 500
         return Failure(
             reason=f"status {status}",
             detail=self._told(message),
-            may_retry=may_retry,
+            may_retry=is_busy(status),
             ends_all=status in _WRONG_PLACE or status < 400 or code == _NO_CREDIT,
-            wait_s=retry_after_s(headers.get("Retry-After")) if may_retry else None,
+            wait_s=wait_of(status, headers),
             may_have_cost=status == _TOO_LATE or (status >= 500 and status != _OVERLOADED),
         )
 
@@ -179,21 +167,6 @@ class Teacher:
         """Returns it on one line, without the key: some servers repeat it."""
         text = str(what)
         return shown(text if self._key is None else text.replace(self._key, "***"))
-
-
-def retry_after_s(value: str | None) -> float | None:
-    """Returns the seconds of a Retry-After header, which is a number or a date (RFC 9110); None
-    where it is neither."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _lost(reason: str, detail: str) -> Failure:
@@ -210,11 +183,3 @@ def _error_of(data: bytes) -> tuple[str, object]:
     if isinstance(error, dict):
         return str(error.get("message", ""))[:1000], error.get("code")
     return (error[:1000] if isinstance(error, str) else ""), None
-
-
-def _wrong_address(address: str) -> ConfigError:
-    return ConfigError(
-        "that is not the address of a server",
-        seen=address,
-        remedy="Give --address http://HOST:PORT, or one that ends in /v1.",
-    )

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 
 import httpx2
 
-from paredown.errors import ConfigError, TrainingError
+from paredown.distill.http.address import checked_address
+from paredown.distill.http.bounded_body import BoundedBody, LongBodyError
+from paredown.distill.http.busy import MAX_WAIT_S, is_busy, wait_of
+from paredown.distill.http.client_options import json_client_options
+from paredown.errors import TrainingError
 from paredown.json_text import JsonTextError, parse_json
-from paredown.units import MEBI
+from paredown.units import format_duration
 
-_MAX_BODY_BYTES = 16 * MEBI
-# What a server that is busy or restarts answers.
-_BUSY = (408, 425, 429)
-_CONNECT_S = 10.0
 _GOES_ON = "the same command goes on from the last step."
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpReward:
     """Implements Reward. An address that cannot be reached, is too slow or says that it is busy is
-    asked again, `num_tries` times in all, after `wait_s` and then twice as long each time. Proxies
-    that the environment names are not used, and redirections are not followed. Raises ConfigError
-    for what is no http or https address."""
+    asked again, `num_tries` times in all, after `wait_s` and then twice as long each time, or after
+    what it asks for. Raises ConfigError for what is no http or https address, and for one that
+    holds a password."""
 
     url: str
     timeout_s: float = 120.0
@@ -35,53 +35,56 @@ class HttpReward:
     wait_s: float = 1.0
 
     def __post_init__(self) -> None:
-        try:
-            found = httpx2.URL(self.url)
-        except httpx2.InvalidURL as error:
-            raise _no_address(self.url) from error
-        if found.scheme not in ("http", "https") or not found.host:
-            raise _no_address(self.url)
+        checked_address(
+            self.url,
+            what="a reward's address is none",
+            remedy="Give an http or https address.",
+            without_password="Give the address without it; a proxy beside the training can add it.",
+        )
 
     def scores(self, prompts: Sequence[str], answers: Sequence[str]) -> list[float]:
         """Returns the score of each answer. Raises TrainingError where the address fails."""
         body = json.dumps({"prompts": list(prompts), "answers": list(answers)}).encode()
-        timeout = httpx2.Timeout(self.timeout_s, connect=min(_CONNECT_S, self.timeout_s))
-        with httpx2.Client(
-            trust_env=False,
-            follow_redirects=False,
-            timeout=timeout,
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-        ) as client:
+        seen, asked_wait_s = "", 0.0
+        with httpx2.Client(**json_client_options(self.timeout_s)) as client:
             for number in range(self.num_tries):
                 if number:
-                    time.sleep(self.wait_s * 2 ** (number - 1))
+                    time.sleep(max(asked_wait_s, self.wait_s * 2 ** (number - 1)))
                 try:
-                    status, data = self._post(client, body)
+                    status, headers, data = self._post(client, body)
                 except httpx2.HTTPError as error:
-                    seen = f"{type(error).__name__}: {error}"
+                    seen, asked_wait_s = f"{type(error).__name__}: {error}", 0.0
                     continue
-                if status not in _BUSY and status < 500:
+                if not is_busy(status):
                     return _rewards(status, data)
-                seen = f"status {status}"
+                seen, asked_wait_s = f"status {status}", wait_of(status, headers) or 0.0
+                if asked_wait_s > MAX_WAIT_S:
+                    raise TrainingError(
+                        f"the reward at {self.url} wants no request for "
+                        f"{format_duration(asked_wait_s)}",
+                        seen=seen,
+                        remedy=f"Wait for it; {_GOES_ON}",
+                    )
         raise TrainingError(
             f"the reward at {self.url} does not answer",
             seen=f"{seen}, after {self.num_tries} tries",
             remedy=f"Start it; {_GOES_ON}",
         )
 
-    def _post(self, client: httpx2.Client, body: bytes) -> tuple[int, bytes]:
-        """Returns the status and the body. Raises ReadTimeout for an answer that comes too
-        slowly."""
-        data = bytearray()
+    def _post(self, client: httpx2.Client, body: bytes) -> tuple[int, httpx2.Headers, bytes]:
+        """Returns the status, the headers and the body. Raises ReadTimeout for an answer that comes
+        too slowly."""
+        answer = BoundedBody()
         last_s = time.monotonic() + self.timeout_s
         with client.stream("POST", self.url, content=body) as response:
             for piece in response.iter_bytes():
-                data += piece
-                if len(data) > _MAX_BODY_BYTES:
-                    raise _garbage(f"more than {_MAX_BODY_BYTES // MEBI} MiB")
+                try:
+                    answer.add(piece)
+                except LongBodyError as error:
+                    raise _garbage(str(error)) from error
                 if time.monotonic() > last_s:
                     raise httpx2.ReadTimeout(f"nothing whole within {self.timeout_s:g} s")
-            return response.status_code, bytes(data)
+            return response.status_code, response.headers, answer.data
 
 
 def _rewards(status: int, data: bytes) -> list[float]:
@@ -116,10 +119,4 @@ def _garbage(seen: object) -> TrainingError:
         "the reward answers with something else than rewards",
         seen=seen,
         remedy=f'Let it answer {{"rewards": [...]}} with a number for each answer; {_GOES_ON}',
-    )
-
-
-def _no_address(url: str) -> ConfigError:
-    return ConfigError(
-        "a reward's address is none", seen=url, remedy="Give an http or https address."
     )
