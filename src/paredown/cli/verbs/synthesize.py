@@ -24,7 +24,7 @@ examples:
   paredown distill my-model -o student --data data.jsonl --method hard-label
 
 Each answer is kept at once in OUT.asked. A run that was stopped goes on when the same command
-is started again, and asks nothing twice.
+is started again; nothing that was answered is asked again.
 """
 
 _LIMITS = AskLimits()

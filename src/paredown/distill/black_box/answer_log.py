@@ -75,7 +75,7 @@ class AnswerLog:
             raise OutputError(
                 f"the answers could not be written to {self._path}",
                 seen=error.strerror or error,
-                remedy="Free some space; the same command goes on, and asks nothing twice.",
+                remedy="Free some space; the same command goes on after what was answered.",
             ) from error
         self._size += len(line)
         self._note(fields)

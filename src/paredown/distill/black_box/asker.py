@@ -1,4 +1,4 @@
-"""Asker: puts many questions to a teacher at once, and none of them twice."""
+"""Asker: puts many questions to a teacher at once, and none again that was answered."""
 
 import asyncio
 import math
@@ -89,7 +89,7 @@ class Asker:
         self._events = EventThread()
         self._num_silent = 0
         self._num_useless = 0
-        self.num_requests = 0
+        self.num_requests = 0  # that were sent: each try counts
         self.num_useful = 0
         self.failures: Counter[str] = Counter()
         self.error: TeacherError | None = None

@@ -136,10 +136,10 @@ class SynthesisConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesisResult:
-    """Examples that were written. `num_requests` were sent in this run, and `num_tokens` spent in
-    all runs. `useful` is the share of answers that something is to be learned from. `failures`
-    counts requests without a useful answer by reason, and `dropped` all else that is not in the
-    file."""
+    """Examples that were written. `num_requests` were sent in this run, repeated ones too, and
+    `num_tokens` spent in all runs. `useful` is the share of answers that something is to be learned
+    from. `failures` counts requests without a useful answer by reason, and `dropped` all else that
+    is not in the file."""
 
     path: Path
     num_examples: int
@@ -163,8 +163,8 @@ def synthesize(
     """Asks the teacher, and writes examples that `paredown distill --data` reads.
 
     Each answer is kept at once in a file beside `output` (docs/guide/black_box.md). A run that was
-    stopped or killed goes on when it is started again, and asks nothing twice. Also where the
-    teacher fails, `output` has what could be made of its answers.
+    stopped or killed goes on when it is started again; nothing that was answered is asked again.
+    Also where the teacher fails, `output` has what could be made of its answers.
 
     `config`       what is asked for, of whom
     `output`       JSON lines; replaced if an earlier run wrote it

@@ -1,1 +1,1 @@
-"""What a teacher and a reward behind an address have in common: a stranger's server is asked."""
+"""Asking a stranger's server: the common part of teachers and rewards behind an address."""

@@ -1,4 +1,4 @@
-"""What a server answers that may answer later, and for how long it asks to be left alone."""
+"""Servers that may answer later, and for how long they ask to be left alone."""
 
 import email.utils
 import math
