@@ -48,7 +48,7 @@ def random_tensors(spec: ModelSpec, seed: int) -> Iterator[tuple[str, StoredTens
             yield _vector_name(names, role, layer), _vector(rng, role, size)
     for role, size in model_vectors(spec).items():
         yield _vector_name(names, role, None), _vector(rng, role, size)
-    if not spec.output.is_tied:
+    if not spec.is_tied:
         yield f"{names.output}.weight", _matrix(rng, spec.vocab_size, spec.hidden_size)
 
 

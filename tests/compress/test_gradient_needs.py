@@ -97,7 +97,7 @@ def test_memory_grows_with_what_is_held(llama: Checkpoint) -> None:
     assert longer.layer > plain.layer
     deeper = predict_gradient_memory(replace(spec, layers=spec.layers * 10), 512)
     assert deeper == plain, "one layer is in memory at a time"
-    assert not spec.output.is_tied
+    assert not spec.is_tied
     tied = replace(spec, output=replace(spec.output, is_tied=True))
     assert predict_gradient_memory(tied, 512).output < plain.output
     wide = replace(spec, vocab_size=1_000_000)

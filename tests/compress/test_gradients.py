@@ -71,7 +71,7 @@ def whole_model(source: Checkpoint, calibration: Calibration) -> dict[str, Gradi
                 parts = [torch.zeros_like(one) if one.grad is None else one.grad for one in own]
                 num_blocks = source.names.num_blocks(fused[0], source.spec.layers[layer])
                 seen.setdefault(name, []).append(stored_rows(parts, num_blocks).clone())
-        if not source.spec.output.is_tied:
+        if not source.spec.is_tied:
             gradient_VD = decoder.output.weight.grad
             assert gradient_VD is not None
             seen.setdefault(source.names.output, []).append(gradient_VD.clone())

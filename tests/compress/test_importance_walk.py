@@ -63,7 +63,7 @@ def test_it_is_what_flows_through_the_model(
     source = Checkpoint.open(tmp_path / "in")
     found = walk(source, calibration, tmp_path / "work")
     expected = slow_sums(tmp_path / "in", calibration.windows_NT)
-    output = source.names.embedding if source.spec.output.is_tied else source.names.output
+    output = source.names.embedding if source.spec.is_tied else source.names.output
     expected[output] = expected.pop("lm_head")
     assert found.modules.keys() == expected.keys()
     for name, one in found.modules.items():

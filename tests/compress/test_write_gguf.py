@@ -76,7 +76,7 @@ def test_a_tied_output_layer_of_another_format_is_a_tensor_of_its_own(
     formats = GGUFFormats(linear=q4_0.FORMAT, output=q8_0.FORMAT, embedding=BF16)
     write_gguf(source, tmp_path / "out.gguf", formats=formats, vocabulary=NO_WORDS)
     written = Checkpoint.open(tmp_path / "out.gguf")
-    assert not written.spec.output.is_tied
+    assert not written.spec.is_tied
     assert written.output().spec.name == "int8-g32"
     assert written.embedding().spec.name == "bf16"
     found = gguf.GGUFReader(tmp_path / "out.gguf").tensors

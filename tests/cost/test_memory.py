@@ -252,7 +252,7 @@ def test_memory_of_layers_that_differ_is_counted_layer_by_layer(
     assert found.kv == batch * kv
     assert (found.inputs, found.outputs) == (4 * step_tokens, 4 * batch * spec.vocab_size)
     table = 2 * spec.vocab_size * spec.hidden_size
-    assert found.embedding == (0 if spec.output.is_tied else table)
+    assert found.embedding == (0 if spec.is_tied else table)
     routers = spec.num_router_parameters()
     assert found.weights == 2 * spec.num_linear_parameters() + 4 * routers + table
     numbers = spec.num_parameters() + (routers if routers else 0)

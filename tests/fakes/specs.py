@@ -96,7 +96,7 @@ def flat_fields(spec: ModelSpec) -> dict[str, Any]:
         "attention_out_bias": attention.out_bias,
         "mlp_bias": mlp.bias,
         "qk_norm": layer.norms.q is not None,
-        "tied_embeddings": spec.output.is_tied,
+        "tied_embeddings": spec.is_tied,
         "sliding_window": spec.windows[0] if spec.windows else None,
         "full_layers": tuple(
             number for number, window in enumerate(windows) if is_mixed and window is None

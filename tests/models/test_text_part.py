@@ -140,7 +140,7 @@ def test_a_config_alone_is_that_of_its_text(tmp_path: Path) -> None:
     assert alone.spec.family == "gemma3_text"
     assert alone.spec.hidden_size == 2560
     assert alone.spec.vocab_size == 262_208
-    assert alone.spec.output.is_tied
+    assert alone.spec.is_tied
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ def norm_size(layer: LayerSpec, hidden_size: int) -> int:
         (norms.mlp, hidden_size),
         (norms.attention_output, hidden_size),
         (norms.mlp_output, hidden_size),
+        (norms.attention_sum, hidden_size),
+        (norms.mlp_sum, hidden_size),
         (norms.q, head_dim),
         (norms.k, head_dim),
     ):
@@ -65,7 +67,7 @@ def linear_parameters(spec: ModelSpec, *, active: bool) -> int:
 def other_parameters(spec: ModelSpec) -> int:
     hidden_size = spec.hidden_size
     total = spec.vocab_size * hidden_size
-    if not spec.output.is_tied:
+    if not spec.is_tied:
         total += spec.vocab_size * hidden_size
     if spec.embedding.positions is not None:
         for _ in range(spec.max_positions + spec.embedding.positions.offset):

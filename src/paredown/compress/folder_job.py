@@ -66,7 +66,7 @@ class FolderJob:
 
     @property
     def _unties(self) -> bool:
-        return self._source.names.output in self._schemes and self._source.spec.output.is_tied
+        return self._source.names.output in self._schemes and self._source.spec.is_tied
 
     def write(self, output: Path, overwrite: bool, on_progress: OnProgress) -> CompressResult:
         source = self._source

@@ -53,7 +53,7 @@ def _check(module: LinearModule, step: PruneStep, source: Checkpoint) -> None:
             seen=module.name,
             remedy="Prune the layers (targets: [layers]).",
         )
-    if module.name == source.names.output and source.spec.output.is_tied:
+    if module.name == source.names.output and source.spec.is_tied:
         raise UnsupportedError(
             "the output layer is tied to the embedding, which is not pruned",
             seen=module.name,

@@ -189,7 +189,7 @@ def _check_embedding(schemes: Mapping[str, Scheme], source: Checkpoint) -> None:
             seen=scheme.format,
             remedy="Write -embedding-int8, or leave it in floats.",
         )
-    if source.spec.output.is_tied and source.names.output not in schemes:
+    if source.spec.is_tied and source.names.output not in schemes:
         raise UnsupportedError(
             "the embedding is the output layer too, which stays in floats",
             seen=f"{source.names.embedding} in {scheme.format}",

@@ -56,7 +56,7 @@ def model_memory(
     spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int, step_tokens: int
 ) -> ModelMemory:
     matrices = spec.num_linear_parameters() + spec.vocab_size * spec.hidden_size * (
-        1 if spec.output.is_tied else 2
+        1 if spec.is_tied else 2
     )
     matrices += spec.num_router_parameters()
     all_asked = {expert_letter(number): one.num for number, one in enumerate(spec.expert_kinds)}
@@ -80,7 +80,7 @@ def model_memory(
 def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
     """Returns the bytes of the embedding; 0 where it is tied to an output layer with readable
     rows."""
-    if spec.output.is_tied and run_form(formats.output, spec.hidden_size).has_rows:
+    if spec.is_tied and run_form(formats.output, spec.hidden_size).has_rows:
         return 0
     return int(spec.vocab_size * spec.hidden_size * formats.embedding_bits / 8)
 

@@ -47,8 +47,7 @@ def embed_batch(decoder: Decoder, batch: Batch) -> Tensor:
     texts_BT = batch.texts_BT
     positions_BT = None if texts_BT is None else text_positions(texts_BT)
     x_BTD = decoder.embed(batch.inputs_BT, positions_BT)
-    # The sum of all layers is kept in the norms' precision, whatever the tables are stored in.
-    return x_BTD.to(decoder.final_norm.weight.dtype)
+    return x_BTD.to(decoder.sum_dtype)
 
 
 def layer_positions(layer: Layer, batch: Batch) -> FusedPositions:

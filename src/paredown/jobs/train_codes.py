@@ -115,7 +115,7 @@ class CodeTraining:
             file_bytes=written.file_bytes,
             num_quantized=len(schemes),
             kept=tuple(kept),
-            untied=output in schemes and self.source.spec.output.is_tied,
+            untied=output in schemes and self.source.spec.is_tied,
             clamped=dict(done.clamped),
             schemes=tuple(scheme_rows(schemes, self.source)),
             sparsity=count_zeros(written, written.pruned),

@@ -101,10 +101,10 @@ def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
         "num_pages": kv.num_pages,
         "num_sinks": context.num_sink_tokens,
         "embedding_multiplier": spec.embedding.multiplier,
-        "output_multiplier": spec.output.multiplier,
-        "output_soft_cap": spec.output.soft_cap or 0.0,
+        "output_multiplier": spec.present_output.multiplier,
+        "output_soft_cap": spec.present_output.soft_cap or 0.0,
         "switch_tokens": spec.rotary_switch or 0,
-        "final_norm": _norm_config(spec.final_norm),
+        "final_norm": _norm_config(spec.last_norm),
         "layers": [
             _layer_config(layer, context.layer_window(number), kv_dtypes[number])
             for number, layer in enumerate(spec.layers)

@@ -182,7 +182,7 @@ class NativeModel:
             self._core.set_norm(role, layer, norm["norm.weight"], norm.get("norm.bias", []))
         if ("positions" in tables) != (self.spec.embedding.positions is not None):
             raise ValueError("a table of positions is missing, or belongs to another model")
-        if self.spec.output.is_tied and "embedding" not in tables:
+        if self.spec.is_tied and "embedding" not in tables:
             self._core.tie_embedding()
         self._core.check_weights()
 

@@ -93,7 +93,7 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
                     transposed=names.source(role).transposed,
                     roles=roles,
                 )
-    if not spec.output.is_tied:
+    if not spec.is_tied:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
 
 
@@ -215,7 +215,7 @@ def check_nothing_extra(
             continue
         if quantization is not None and _is_zero_bias(tensors, name):
             continue
-        if spec.output.is_tied and name == f"{names.output}.weight":
+        if spec.is_tied and name == f"{names.output}.weight":
             _check_tied_copy(tensors, name, f"{names.embedding}.weight")
             continue
         raise CheckpointError(

@@ -187,7 +187,7 @@ class Checkpoint:
     def output(self) -> CoreWeight:
         """Returns the output layer, [vocab, hidden]; this is the embedding where the two are
         tied."""
-        return self.embedding() if self.spec.output.is_tied else self._weight(self.names.output)
+        return self.embedding() if self.spec.is_tied else self._weight(self.names.output)
 
     def position_embedding(self) -> StoredTensor | None:
         """Returns the table of a model with learned positions, [max_positions + offset, hidden],

@@ -73,7 +73,7 @@ def _fields(spec: ModelSpec, family: Family) -> dict[str, object]:
         "embedding_size": {spec.hidden_size},
         "num_layers": {spec.num_layers},
         "max_positions": {spec.max_positions},
-        "is_tied": {spec.output.is_tied},
+        "is_tied": {spec.is_tied},
     }
     for layer in spec.layer_counts:
         for name, value in _layer_sizes(layer).items():

@@ -25,6 +25,6 @@ def layer_vectors(spec: ModelSpec, layer: int) -> dict[str, int]:
 
 
 def model_vectors(spec: ModelSpec) -> dict[str, int]:
-    """Returns the sizes of the last norm and of the output layer's bias, by role."""
-    sizes = {f"final_norm.{part}": spec.hidden_size for part in spec.final_norm.parts}
-    return sizes | ({"output.bias": spec.vocab_size} if spec.output.has_bias else {})
+    """Returns the sizes of the norms and biases outside the layers by role: "final_norm.weight",
+    "embedding_norm.bias", "output.bias"."""
+    return spec.vector_sizes()

@@ -183,7 +183,7 @@ def mix_recipe(mix: Mix, source: Checkpoint, method: str) -> Recipe:
         if rung.spec is None:
             continue
         if part is OUTPUT_PART:
-            tail = _table_steps(rung.spec, quantizer, is_tied=source.spec.output.is_tied)
+            tail = _table_steps(rung.spec, quantizer, is_tied=source.spec.is_tied)
         else:
             own = [source.linear_name(role, layer) for layer, role in _placed(part)]
             targets.setdefault(rung.spec, []).extend(own)

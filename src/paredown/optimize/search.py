@@ -242,7 +242,7 @@ class _Search:
         spec = self._setup.source.spec
         if output_share(spec) < MIN_OUTPUT_SHARE:
             return ""
-        tied = f"-{EMBEDDING}-{OUTPUT_FORMAT}" if spec.output.is_tied else ""
+        tied = f"-{EMBEDDING}-{OUTPUT_FORMAT}" if spec.is_tied else ""
         return f"-{OUTPUT}-{OUTPUT_FORMAT}{tied}"
 
     def _table_bytes(self) -> float:

@@ -237,7 +237,7 @@ def weight_name(layer: int | None, role: str) -> str:
 
 def own_weight(decoder: Decoder, name: str) -> Tensor:
     """Returns the values of that name; a tied output layer has the embedding's."""
-    is_tied = name == OUTPUT and decoder.spec.output.is_tied
+    is_tied = name == OUTPUT and decoder.spec.is_tied
     return decoder.get_parameter("embedding.weight" if is_tied else name).data
 
 

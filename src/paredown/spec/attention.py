@@ -20,15 +20,26 @@ class QueryTemperature:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RelativePositions:
+    """Adds a learned number to each score, by head and by the distance of key and query (T5, arXiv
+    1910.10683; MPNet). Distances share `num_buckets` buckets: each near one has its own, farther
+    ones share more and more, and all from `max_distance` on share the last."""
+
+    num_buckets: int
+    max_distance: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attention:
     """Attention with grouped heads (arXiv 2305.13245).
 
     `rotary`     None where positions are part of the embedding, or unknown
-    `window`     how many tokens a token sees, itself included; None: all before it
+    `window`     keys are seen at distances below this; None: at any
     `is_causal`  whether a token sees no later token
     `qkv_bias`, `out_bias`   whether these linear layers have biases
     `scale`      multiplies the scores; None means 1 / sqrt(head_dim)
     `soft_cap`   turns scores into `soft_cap * tanh(score / soft_cap)` (Gemma 2)
+    `relative`   adds learned numbers to the scores by distance; layers share them
     `temperature`        scales the queries by their position; None leaves them unchanged
     `norms_span_heads`   the norms of queries and keys cover all heads at once (OLMo 2) instead of
                          each head
@@ -44,6 +55,7 @@ class Attention:
     out_bias: bool = False
     scale: float | None = None
     soft_cap: float | None = None
+    relative: RelativePositions | None = None
     temperature: QueryTemperature | None = None
     norms_span_heads: bool = False
 

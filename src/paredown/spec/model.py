@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from paredown.spec.experts import Experts
+from paredown.spec.head import Head
 from paredown.spec.layer import LayerSpec, Shapes
 from paredown.spec.norm import Norm
 
@@ -23,11 +24,17 @@ class LearnedPositions:
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
-    """The token embeddings, multiplied by `multiplier` (Gemma, Granite), and the table of
-    positions if they are learned."""
+    """The token embeddings, multiplied by `multiplier` (Gemma, Granite), and what is added to them.
+
+    `positions`         the table of positions if they are learned
+    `num_token_types`   rows of the table of token types (BERT: the segments of a pair); 0: no table
+    `norm`              on the sum of all tables (BERT)
+    """
 
     positions: LearnedPositions | None = None
     multiplier: float = 1.0
+    num_token_types: int = 0
+    norm: Norm | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +54,12 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A model: embedding, layers that may all differ, final norm and output layer."""
+    """A model: embedding, layers that may all differ, final norm and output layer.
+
+    `final_norm`   None where the last layer ends with a norm of its own (BERT)
+    `output`       None for an encoder, whose result is a vector for each token
+    `head`         what makes vectors of texts, scores or labels of the token vectors
+    """
 
     family: str
     vocab_size: int
@@ -55,8 +67,37 @@ class ModelSpec:
     max_positions: int
     embedding: Embedding
     layers: tuple[LayerSpec, ...]
-    final_norm: Norm
-    output: Output
+    final_norm: Norm | None
+    output: Output | None
+    head: Head | None = None
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the output layer is the embedding's table."""
+        return self.output is not None and self.output.is_tied
+
+    @property
+    def present_output(self) -> Output:
+        """The output layer of a model that is known to have one."""
+        assert self.output is not None
+        return self.output
+
+    @property
+    def last_norm(self) -> Norm:
+        """The norm that the last token vectors pass: the final one, or one of the last layer."""
+        if self.final_norm is not None:
+            return self.final_norm
+        return next(reversed(self.layers[-1].norms.by_role().values()))
+
+    @property
+    def generates(self) -> bool:
+        """Whether the model predicts tokens; an encoder does not."""
+        return self.output is not None
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no token sees a later one, in any layer."""
+        return all(layer.attention.is_causal for layer in self.layer_counts)
 
     @property
     def num_layers(self) -> int:
@@ -128,6 +169,27 @@ class ModelSpec:
             return None
         return self.max_positions + self.embedding.positions.offset, self.hidden_size
 
+    def vector_sizes(self) -> dict[str, int]:
+        """Returns the sizes of the norms and biases outside the layers, by role:
+        "embedding_norm.weight", "final_norm.weight", "output.bias"."""
+        norms = {"embedding_norm": self.embedding.norm, "final_norm": self.final_norm}
+        sizes = {
+            f"{role}.{part}": self.hidden_size
+            for role, norm in norms.items()
+            if norm is not None
+            for part in norm.parts
+        }
+        has_bias = self.output is not None and self.output.has_bias
+        return sizes | ({"output.bias": self.vocab_size} if has_bias else {})
+
+    @property
+    def relative_shape(self) -> tuple[int, int] | None:
+        """The buckets and heads of the table of relative positions, or None."""
+        for layer in self.layer_counts:
+            if layer.attention.relative is not None:
+                return layer.attention.relative.num_buckets, layer.attention.num_heads
+        return None
+
     def num_linear_parameters(self) -> int:
         """Counts the weights of the linear layers inside the transformer layers, without
         embedding, output layer and routers."""
@@ -150,13 +212,19 @@ class ModelSpec:
         return self.num_active_linear_parameters() + self._num_other_parameters()
 
     def _num_other_parameters(self) -> int:
-        tables = self.vocab_size * self.hidden_size * (1 if self.output.is_tied else 2)
-        if self.position_shape is not None:
-            tables += _num_weights({"positions": self.position_shape})
+        has_own_output = self.output is not None and not self.output.is_tied
+        num_rows = self.vocab_size * (2 if has_own_output else 1)
+        num_rows += 0 if self.position_shape is None else self.position_shape[0]
+        num_rows += self.embedding.num_token_types
         vectors = self._sum(lambda layer: sum(layer.vector_sizes(self.hidden_size).values()))
-        vectors += self.hidden_size * len(self.final_norm.parts)
-        vectors += self.vocab_size if self.output.has_bias else 0
-        return tables + vectors + self.num_router_parameters()
+        vectors += sum(self.vector_sizes().values())
+        vectors += 0 if self.head is None else self.head.num_parameters(self.hidden_size)
+        vectors += self._num_relative_biases()
+        return num_rows * self.hidden_size + vectors + self.num_router_parameters()
+
+    def _num_relative_biases(self) -> int:
+        shape = self.relative_shape
+        return 0 if shape is None else shape[0] * shape[1]
 
     def _sum(self, count_of: Callable[[LayerSpec], int]) -> int:
         return sum(count * count_of(layer) for layer, count in self.layer_counts.items())

@@ -33,6 +33,7 @@ class Norms:
     `q`, `k`                           on queries and keys before rotation, for each head or for all
                                        heads at once (`Attention.norms_span_heads`)
     `attention_output`, `mlp_output`   on their outputs before they are added (Gemma 2, OLMo 2)
+    `attention_sum`, `mlp_sum`         on the sums after they are added (post-norm, BERT)
     """
 
     attention: Norm | None = None
@@ -41,6 +42,8 @@ class Norms:
     k: Norm | None = None
     attention_output: Norm | None = None
     mlp_output: Norm | None = None
+    attention_sum: Norm | None = None
+    mlp_sum: Norm | None = None
 
     def by_role(self) -> dict[str, Norm]:
         """Returns the norms that exist: "attention_norm", "mlp_norm", "q_norm", ..."""

@@ -87,7 +87,7 @@ def test_starting_late_changes_nothing(name: str, tmp_path) -> None:
     """Against the same decoder as a foreign reference, for which everything is computed."""
     _, decoder = open_model(name, tmp_path)
     taps = {"layers.1.scores": lambda x: x.half().float(), "logits": lambda x: x * 1.01}
-    output = decoder.embedding.weight if decoder.spec.output.is_tied else decoder.output.weight
+    output = decoder.embedding.weight if decoder.spec.is_tied else decoder.output.weight
     variants = [
         Variant(weights=rounded_weights(decoder, [1])),
         Variant(weights=rounded_weights(decoder, [0, 1])),

@@ -75,7 +75,7 @@ def decoder_logits(checkpoint: Checkpoint) -> np.ndarray:
     for role, layer in linear_places(checkpoint.spec):
         name = checkpoint.linear_name(role, layer)
         round_inputs(decoder.layers[layer].get_submodule(role), specs[name], None)
-    if not checkpoint.spec.output.is_tied:
+    if not checkpoint.spec.is_tied:
         round_inputs(decoder.output, specs[checkpoint.names.output], None)
     with torch.no_grad():
         return decoder(torch.tensor([IDS]))[0].numpy()

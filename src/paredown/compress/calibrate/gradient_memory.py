@@ -74,7 +74,7 @@ def predict_gradient_memory(spec: ModelSpec, num_tokens: int) -> GradientMemory:
 def _output_bytes(spec: ModelSpec, num_tokens: int) -> int:
     table = spec.vocab_size * spec.hidden_size
     logits = 4 * _LOGITS_COPIES * min(num_tokens, logits_tokens(spec)) * spec.vocab_size
-    if spec.output.is_tied:
+    if spec.is_tied:
         return max(_READ_BYTES * table, 4 * table + logits)
     return _WEIGHT_BYTES * table + logits
 

@@ -250,7 +250,7 @@ class _Collection:
         source = self._source
         table_VD = torch.from_numpy(source.output().dequantize())
         source.release()
-        if source.names.output in self._modules and not source.spec.output.is_tied:
+        if source.names.output in self._modules and not source.spec.is_tied:
             table_VD.requires_grad_()
             sums[source.names.output] = _Sums([table_VD], 1)
         top = _load_top(source)
@@ -284,7 +284,7 @@ def _load_top(source: Checkpoint) -> Decoder:
         },
         assign=True,
     )
-    if source.spec.output.has_bias:
+    if source.spec.present_output.has_bias:
         bias = torch.from_numpy(np.array(present(source.vector("output.bias"))))
         top.output.bias = nn.Parameter(bias)
     return top.requires_grad_(False)

@@ -77,7 +77,7 @@ def importance_walk(
         if workspace.num_finished == spec.num_layers:
             seen = _output_inputs(source, workspace, shape)
             names = source.names
-            output = names.embedding if spec.output.is_tied else names.output
+            output = names.embedding if spec.is_tied else names.output
             workspace.finish(seen.tensors(output), [])
     return _read(workspace, calibration)
 

@@ -78,7 +78,7 @@ class GGUFFormats:
         if tensor.role == "output":
             return self.output
         if tensor.role == "embedding":
-            is_output = self.is_mixture and spec.output.is_tied
+            is_output = self.is_mixture and spec.is_tied
             return self.output if is_output else self.embedding
         if self.rules is None or tensor.layer is None:
             return self.linear

@@ -18,7 +18,7 @@ class PackedModules:
         self.floats = [name for name in modules if not source.is_coded(name)]
         self.floats += router_modules(source.spec, source.names)
         outputs = source.names.output_names
-        if source.spec.output.is_tied:
+        if source.spec.is_tied:
             # Other programs make it a module all the same.
             self.floats += outputs
         elif source.names.output not in self.shapes:

@@ -189,7 +189,7 @@ class _Job:
         for tensor in gguf_tensors(spec, names):
             yield tensor
             if tensor.role == "embedding":
-                if spec.output.is_tied and formats and formats.unties:
+                if spec.is_tied and formats and formats.unties:
                     yield replace(tensor, name=OUTPUT, role="output")
                 for name, factors in factors_of(spec).items():
                     yield GGUFTensor(
@@ -279,7 +279,7 @@ class _Job:
         return self._formats is not None and self._formats.is_mixture and block.name in FITTED
 
     def _is_multiplied(self, tensor: GGUFTensor) -> bool:
-        return tensor.role != "embedding" or self._checkpoint.spec.output.is_tied
+        return tensor.role != "embedding" or self._checkpoint.spec.is_tied
 
     def _column_importance(self, module: str) -> np.ndarray | None:
         found = None

@@ -121,15 +121,15 @@ def _last_gradients(
     norm = make_norm(spec.final_norm, spec.hidden_size)
     norm.load_state_dict({key: tables[f"final_norm.{key}"] for key in norm.state_dict()})
     norm.requires_grad_(False)
-    output_VD = tables["embedding.weight" if spec.output.is_tied else "output.weight"]
+    output_VD = tables["embedding.weight" if spec.is_tied else "output.weight"]
     bias_V = tables.get("output.bias")
     for x_BTD, ids_T in zip(outputs.batches(1), windows_NT, strict=True):
         with torch.enable_grad():
             x_BTD.requires_grad_()
             logits_TV = functional.linear(norm(x_BTD), output_VD, bias_V)[0, :-1]
-            logits_TV = logits_TV * spec.output.multiplier
-            if spec.output.soft_cap is not None:
-                logits_TV = capped(logits_TV, spec.output.soft_cap)
+            logits_TV = logits_TV * spec.present_output.multiplier
+            if spec.present_output.soft_cap is not None:
+                logits_TV = capped(logits_TV, spec.present_output.soft_cap)
             loss = functional.cross_entropy(logits_TV, ids_T[1:])
         (gradient_BTD,) = torch.autograd.grad(loss, x_BTD)
         yield gradient_BTD

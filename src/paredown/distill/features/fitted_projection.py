@@ -60,7 +60,7 @@ def fitted_projection(
 
 def _states(decoder: Decoder, batch: Batch, arithmetic: Arithmetic) -> list[Tensor]:
     """Returns the states at the targets in float64, [N, D], from the embedding on."""
-    device: Device = "cpu" if decoder.final_norm.weight.device.type == "cpu" else "cuda"
+    device: Device = "cpu" if decoder.device.type == "cpu" else "cuda"
     there = batch.to(device)
     with torch.no_grad(), torch.device(device), computing(arithmetic, device):
         states = [embed_batch(decoder, there)]

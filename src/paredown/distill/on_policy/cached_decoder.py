@@ -73,7 +73,7 @@ class CachedDecoder:
         positions_BT = starts_B[:, None] + torch.arange(tokens_BT.shape[1])
         num_seen = int(positions_BT.max()) + 1
         x_BTD = self._decoder.embed(tokens_BT, positions_BT)
-        x_BTD = x_BTD.to(self._decoder.final_norm.weight.dtype)
+        x_BTD = x_BTD.to(self._decoder.sum_dtype)
         views: dict[Attention, _View] = {}
         for layer, cache in zip(self._layers(), self._cache, strict=True):
             attention = layer.spec.attention

@@ -121,8 +121,8 @@ def _norms(rows: Tensor, num: int) -> Tensor:
 def _channel_scores(spec: ModelSpec, state: State) -> Tensor:
     """Returns the score of each hidden channel, [D]."""
     scores_D = _share(state["embedding.weight"])
-    if not spec.output.is_tied:
-        weight = state["final_norm.weight"] + spec.final_norm.offset
+    if not spec.is_tied:
+        weight = state["final_norm.weight"] + spec.last_norm.offset
         scores_D = scores_D + _share(state["output.weight"] * weight)
     for index, layer in enumerate(spec.layers):
         norms = layer.norms.by_role()

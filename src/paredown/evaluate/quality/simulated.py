@@ -93,7 +93,7 @@ def applied(decoder: Decoder, variant: Variant) -> Iterator[None]:
     taps: list[tuple[Place, Tap]] = []
     try:
         for name, given in variant.weights.items():
-            if name == OUTPUT and decoder.spec.output.is_tied:
+            if name == OUTPUT and decoder.spec.is_tied:
                 continue
             parameter, values = decoder.get_parameter(name), _made(given)
             assert parameter.shape == values.shape, (name, parameter.shape, values.shape)

@@ -40,7 +40,7 @@ def random_model(
     if learned is not None:
         rows = spec.max_positions + learned.offset
         model.set_positions("bf16", _bf16(rng, rows, hidden, 0.1), learned.offset)
-    _set_norm(model, spec.final_norm, "final_norm", 0, hidden)
+    _set_norm(model, spec.last_norm, "final_norm", 0, hidden)
     model.add_linear("output", 0, _linear(rng, weights, spec.vocab_size, hidden))
     for index, layer in enumerate(spec.layers):
         sizes = layer.norm_sizes(hidden)

@@ -52,7 +52,7 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
 def _output_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
     names = checkpoint.names
-    own = names.embedding if spec.output.is_tied else names.output
+    own = names.embedding if spec.is_tied else names.output
     form = run_form(checkpoint.weight_specs()[own], spec.hidden_size)
     bits = form.bits_per_weight(spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)

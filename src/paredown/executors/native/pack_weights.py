@@ -64,7 +64,7 @@ def _load_tables(
         learned = checkpoint.spec.embedding.positions
         assert learned is not None
         model.set_positions(STORED_DTYPES[positions.dtype], positions.array, learned.offset)
-    _load_norm(checkpoint, model, checkpoint.spec.final_norm, "final_norm", None)
+    _load_norm(checkpoint, model, checkpoint.spec.last_norm, "final_norm", None)
 
 
 def _load_embedding(embedding: _Held, model: NativeModel) -> None:
@@ -79,7 +79,7 @@ def _load_embedding(embedding: _Held, model: NativeModel) -> None:
 
 
 def _output_bias(checkpoint: Checkpoint) -> Vector | None:
-    return checkpoint.vector("output.bias", None) if checkpoint.spec.output.has_bias else None
+    return checkpoint.vector("output.bias", None)
 
 
 def _load_layer(

@@ -9,7 +9,7 @@ def embedding_is_output(checkpoint: Checkpoint) -> bool:
     weights with the same numbers, in a format whose single rows can be read. A draft model whose
     output layer is rounded at load keeps its own table."""
     stored = checkpoint.embedding_spec()
-    if not checkpoint.spec.output.is_tied:
+    if not checkpoint.spec.is_tied:
         return False
     if checkpoint.weight_specs()[checkpoint.names.embedding] != stored:
         return False

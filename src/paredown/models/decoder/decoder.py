@@ -1,4 +1,5 @@
-"""The PyTorch decoder: the readable reference that every other executor is compared with.
+"""The PyTorch decoder: the readable reference that every other executor is compared with. It runs
+encoders as well.
 
 Shapes: B sequences, T tokens, D hidden size, V vocabulary. Everything is float32 and nothing is
 cached. Every value that passes between two operations passes a named point (points.py).
@@ -30,9 +31,15 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(spec.vocab_size, spec.hidden_size)
         if spec.position_shape is not None:
             self.position_embedding = nn.Embedding(*spec.position_shape)
+        if spec.embedding.num_token_types:
+            self.token_type_embedding = nn.Embedding(
+                spec.embedding.num_token_types, spec.hidden_size
+            )
+        if spec.embedding.norm is not None:
+            self.embedding_norm = make_norm(spec.embedding.norm, spec.hidden_size)
         self.layers = nn.ModuleList(Layer(spec, index, sinks) for index in range(spec.num_layers))
         self.final_norm = make_norm(spec.final_norm, spec.hidden_size)
-        if not spec.output.is_tied:
+        if spec.output is not None and not spec.output.is_tied:
             has_bias = spec.output.has_bias
             self.output = nn.Linear(spec.hidden_size, spec.vocab_size, bias=has_bias)
 
@@ -52,13 +59,30 @@ class Decoder(nn.Module):
     def device(self) -> torch.device:
         return self.embedding.weight.device
 
+    @property
+    def sum_dtype(self) -> torch.dtype:
+        """The precision of the sum of all layers: that of the norms, whatever the tables are stored
+        in."""
+        return next(
+            values.dtype for name, values in self.named_parameters() if name.endswith("norm.weight")
+        )
+
     def forward(self, token_ids_BT: Tensor) -> Tensor:
         """Returns the logits [B, T, V] of each position's next token."""
-        x_BTD = self.embed(token_ids_BT)
-        positions = self.positions(token_ids_BT.shape[1])
+        return self.predict(self.run_layers(self.embed(token_ids_BT)))
+
+    def encode(self, token_ids_BT: Tensor, type_ids_BT: Tensor | None = None) -> Tensor:
+        """Returns the vector [B, T, D] of each token, after the final norm. Types are 0 unless
+        given."""
+        x_BTD = self.run_layers(self.embed(token_ids_BT, type_ids_BT=type_ids_BT))
+        return self.tap("output_input", self.final_norm(x_BTD))
+
+    def run_layers(self, x_BTD: Tensor) -> Tensor:
+        """Returns the output [B, T, D] of the last layer, from that of `embed`."""
+        positions = self.positions(x_BTD.shape[1])
         for layer, (table, mask_TT) in zip(self.layers, positions, strict=True):
             x_BTD = layer(x_BTD, table, mask_TT)
-        return self.predict(x_BTD)
+        return x_BTD
 
     def positions(self, num_tokens: int) -> list[Positions]:
         """Returns each layer's positions for the first `num_tokens` tokens; layers that attend
@@ -68,8 +92,14 @@ class Decoder(nn.Module):
             known[layer.attention] = position_inputs(layer.attention, num_tokens, self.sinks)
         return [known[layer.attention] for layer in self.spec.layers]
 
-    def embed(self, token_ids_BT: Tensor, positions_T: Tensor | None = None) -> Tensor:
-        """Returns the input of the first layer, [B, T, D]. Positions count from 0 unless given."""
+    def embed(
+        self,
+        token_ids_BT: Tensor,
+        positions_T: Tensor | None = None,
+        type_ids_BT: Tensor | None = None,
+    ) -> Tensor:
+        """Returns the input of the first layer, [B, T, D]. Positions count from 0, and types are 0,
+        unless given."""
         x_BTD = self.embedding(token_ids_BT)
         embedding = self.spec.embedding
         if embedding.multiplier != 1:
@@ -78,7 +108,11 @@ class Decoder(nn.Module):
             if positions_T is None:
                 positions_T = torch.arange(token_ids_BT.shape[1])
             x_BTD = x_BTD + self.position_embedding(positions_T + embedding.positions.offset)
-        return self.tap("embedding", x_BTD)
+        if embedding.num_token_types:
+            types_BT = torch.zeros_like(token_ids_BT) if type_ids_BT is None else type_ids_BT
+            x_BTD = x_BTD + self.token_type_embedding(types_BT)
+        x_BTD = self.tap("embedding", x_BTD)
+        return x_BTD if embedding.norm is None else self.embedding_norm(x_BTD)
 
     def predict(self, x_BTD: Tensor, output_VD: Tensor | None = None) -> Tensor:
         """Returns logits [B, T, V] from the output of the last layer. `output_VD` replaces the
@@ -92,13 +126,13 @@ class Decoder(nn.Module):
 
     def output_layer(self) -> tuple[Tensor, Tensor | None]:
         """Returns the output layer's weight [V, D], which may be the embedding's, and its bias."""
-        output = self.spec.output
+        output = self.spec.present_output
         weight_VD = (self.embedding if output.is_tied else self.output).weight
         return weight_VD, self.output.bias if output.has_bias else None
 
     def scaled_logits(self, products_V: Tensor) -> Tensor:
         """Returns logits [..., V] from what the output layer computes."""
-        output = self.spec.output
+        output = self.spec.present_output
         if output.multiplier != 1:
             products_V = products_V * output.multiplier
         return products_V if output.soft_cap is None else capped(products_V, output.soft_cap)

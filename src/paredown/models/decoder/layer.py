@@ -57,7 +57,8 @@ class Layer(nn.Module):
         """Returns the residual after attention, from the layer's input and the output of
         `mix_heads`."""
         attention_BTD = self.tap("attention_output", self.project(mixed_BTO))
-        return self.tap("attention_sum", self._added(x_BTD, "attention_output_norm", attention_BTD))
+        sum_BTD = self._added(x_BTD, "attention_output_norm", attention_BTD)
+        return self.normed("attention_sum_norm", self.tap("attention_sum", sum_BTD))
 
     def add_mlp(self, sum_BTD: Tensor, x_BTD: Tensor | None = None) -> Tensor:
         """Returns the layer's output from the residual after attention. A parallel layer also needs
@@ -68,7 +69,8 @@ class Layer(nn.Module):
             read_BTD = x_BTD
         normed_BTD = self.normed(self.spec.mlp_norm_role, read_BTD)
         y_BTD = self.tap("mlp_output", self.mlp(normed_BTD))
-        return self.tap("mlp_sum", self._added(sum_BTD, "mlp_output_norm", y_BTD))
+        sum_BTD = self._added(sum_BTD, "mlp_output_norm", y_BTD)
+        return self.normed("mlp_sum_norm", self.tap("mlp_sum", sum_BTD))
 
     def attention(
         self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor | None

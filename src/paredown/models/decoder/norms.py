@@ -34,7 +34,9 @@ class LayerNorm(nn.LayerNorm):
         return functional.layer_norm(x, self.normalized_shape, weight, self.bias, self.eps)
 
 
-def make_norm(norm: Norm, size: int) -> RMSNorm | LayerNorm:
-    """Makes the module of a norm over `size` columns."""
+def make_norm(norm: Norm | None, size: int) -> RMSNorm | LayerNorm | nn.Identity:
+    """Makes the module of a norm over `size` columns; None changes nothing."""
+    if norm is None:
+        return nn.Identity()
     kind = RMSNorm if norm.kind == "rms" else LayerNorm
     return kind(size, norm.eps, norm.offset)

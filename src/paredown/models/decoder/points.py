@@ -16,7 +16,8 @@ from paredown.spec.experts import SHARED, split_role
 Tap = Callable[[str, Tensor], Tensor]
 
 # The points of a layer, in the order they are passed. At q, k and v the values are split into
-# heads, after norms and rotation; scores are the softmax's input and probabilities its output.
+# heads, after norms and rotation; scores are the softmax's input and probabilities its output. Sums
+# are seen before their norm where they have one (post-norm, BERT).
 LAYER_POINTS = (
     "attention_input",
     "q",
@@ -32,8 +33,8 @@ LAYER_POINTS = (
     "mlp_output",
     "mlp_sum",
 )
-# The points of the whole model: the embedding before the first layer, the output of the last norm,
-# the logits.
+# The points of the whole model: the sum of the embeddings, the output of the last norm, the
+# logits.
 MODEL_POINTS = ("embedding", "output_input", "logits")
 
 # The point at which each linear layer of a transformer layer reads its input.

@@ -27,7 +27,7 @@ def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
     positions = checkpoint.position_embedding()
     if positions is not None:
         state["position_embedding.weight"] = positions.to_float32()
-    if not checkpoint.spec.output.is_tied:
+    if not checkpoint.spec.is_tied:
         state["output.weight"] = checkpoint.output().dequantize()
     for role in model_vectors(checkpoint.spec):
         state[role] = present(checkpoint.vector(role))

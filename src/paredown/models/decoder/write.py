@@ -94,7 +94,7 @@ def decoder_tensors(
         yield from _layer_tensors(decoder, layer, source, coded)
     for role in model_vectors(decoder.spec):
         yield vector_tensor(names, role, None), _values(decoder.get_parameter(role))
-    if not decoder.spec.output.is_tied:
+    if not decoder.spec.is_tied:
         yield f"{names.output}.weight", _values(decoder.output.weight)
 
 

@@ -22,14 +22,14 @@ def read_spec(fields: Fields) -> ModelSpec:
         default_head_dim=256,
     )  # fmt: skip
     spec = read_gated_rotary(fields.overlaid({"hidden_act": _activation(fields)}), traits)
-    norm = replace(spec.final_norm, offset=1.0)
+    norm = replace(spec.last_norm, offset=1.0)
     layers = tuple(replace(layer, norms=Norms(attention=norm, mlp=norm)) for layer in spec.layers)
     return replace(
         spec,
         layers=layers,
         final_norm=norm,
         embedding=Embedding(multiplier=spec.hidden_size**0.5),
-        output=replace(spec.output, is_tied=fields.flag("tie_word_embeddings", True)),
+        output=replace(spec.present_output, is_tied=fields.flag("tie_word_embeddings", True)),
     )
 
 

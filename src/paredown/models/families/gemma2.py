@@ -95,7 +95,7 @@ def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str,
 def _gguf_from_spec(spec: ModelSpec) -> Metadata:
     windows = [window for window in spec.windows if window is not None]
     found: Metadata = {_WINDOW_KEY: np.uint32(windows[0] if windows else 1)}
-    caps = (spec.layers[0].attention.soft_cap, spec.output.soft_cap)
+    caps = (spec.layers[0].attention.soft_cap, spec.present_output.soft_cap)
     for (key, _), cap in zip(_CAPS.values(), caps, strict=True):
         if cap is not None:
             found[key] = np.float32(cap)

@@ -103,8 +103,8 @@ def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str,
 def _gguf_from_spec(spec: ModelSpec) -> Metadata:
     windows = [window for window in spec.windows if window is not None]
     found: Metadata = {_WINDOW_KEY: np.uint32(windows[0] if windows else 1)}
-    if spec.output.soft_cap is not None:
-        found[_CAP_KEY] = np.float32(spec.output.soft_cap)
+    if spec.present_output.soft_cap is not None:
+        found[_CAP_KEY] = np.float32(spec.present_output.soft_cap)
     return found
 
 

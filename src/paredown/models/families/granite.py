@@ -40,7 +40,7 @@ def read_granite(fields: Fields) -> ModelSpec:
         spec,
         layers=layers,
         embedding=Embedding(multiplier=fields.number("embedding_multiplier", 1.0)),
-        output=replace(spec.output, multiplier=1 / fields.number("logits_scaling", 1.0)),
+        output=replace(spec.present_output, multiplier=1 / fields.number("logits_scaling", 1.0)),
     )
 
 
@@ -54,7 +54,7 @@ def _gguf_from_spec(spec: ModelSpec) -> Metadata:
         "attention_multiplier": layer.attention.score_scale,
         "residual_multiplier": layer.residual_multiplier,
         "embedding_multiplier": spec.embedding.multiplier,
-        "logits_scaling": 1 / spec.output.multiplier,
+        "logits_scaling": 1 / spec.present_output.multiplier,
     }
     return {key: np.float32(values[name]) for name, key in _SCALARS.items()}
 

@@ -52,7 +52,7 @@ def read_spec(fields: Fields) -> ModelSpec:
         for layer, is_turned, kind in zip(spec.layers, turned, kinds, strict=True)
     )
     tied = fields.flag("tie_word_embeddings", True)
-    return replace(spec, layers=layers, output=replace(spec.output, is_tied=tied))
+    return replace(spec, layers=layers, output=replace(spec.present_output, is_tied=tied))
 
 
 def _turned_layers(fields: Fields, num_layers: int) -> list[bool]:

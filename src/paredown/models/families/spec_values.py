@@ -62,7 +62,7 @@ def _activation(spec: ModelSpec, value: object, _config: Mapping[str, object]) -
 
 
 def _norm_kind(spec: ModelSpec, value: object, _config: Mapping[str, object]) -> bool:
-    return _NORM_KINDS.get(str(value)) == spec.final_norm.kind
+    return _NORM_KINDS.get(str(value)) == spec.last_norm.kind
 
 
 def _window(spec: ModelSpec, value: object, config: Mapping[str, object]) -> bool:
@@ -130,7 +130,7 @@ _LAYERS = _of_model(lambda spec: spec.num_layers)
 _HEADS = _of_attention(lambda attention: attention.num_heads)
 _KV_HEADS = _of_attention(lambda attention: attention.num_kv_heads)
 _HEAD_DIM = _of_attention(lambda attention: attention.head_dim)
-_EPS = _of_model(lambda spec: spec.final_norm.eps)
+_EPS = _of_model(lambda spec: spec.last_norm.eps)
 _POSITIONS = _of_model(lambda spec: spec.max_positions)
 AGREES: Mapping[str, Agrees] = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), _HIDDEN),

@@ -33,7 +33,7 @@ def metadata_from_spec(spec: ModelSpec) -> Metadata:
         raise _unsupported(f"the family {spec.family}")
     if any(layer.has_experts != rows.has_experts for layer in spec.layers):
         raise _unsupported("experts in some layers alone")
-    is_tied = spec.output.is_tied
+    is_tied = spec.is_tied
     if rows.output != "either" and is_tied != (rows.output == "tied"):
         raise _unsupported(
             f"an output layer {'tied to the embedding' if is_tied else 'of its own'}"
@@ -75,8 +75,8 @@ def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
         "num_attention_heads": np.uint32(attention.num_heads),
         "num_key_value_heads": np.uint32(attention.num_kv_heads),
         "head_dim": np.uint32(attention.head_dim),
-        "rms_norm_eps": np.float32(spec.final_norm.eps),
-        "layer_norm_eps": np.float32(spec.final_norm.eps),
+        "rms_norm_eps": np.float32(spec.last_norm.eps),
+        "layer_norm_eps": np.float32(spec.last_norm.eps),
     }
     found: Metadata = {ARCHITECTURE: arch, f"{arch}.vocab_size": np.uint32(spec.vocab_size)}
     if layer.experts is not None:
@@ -117,7 +117,7 @@ def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
 def _read_back(spec: ModelSpec, rows: GGUFRows, metadata: Metadata) -> ModelSpec:
     """Returns the model that a file with these metadata is read as."""
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (spec.vocab_size, spec.hidden_size)}
-    if not spec.output.is_tied:
+    if not spec.is_tied:
         shapes[OUTPUT] = shapes[EMBEDDING]
     layer = spec.layers[0]
     for role in layer.linear_shapes(spec.hidden_size):
