@@ -31,8 +31,8 @@ class HeadStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """The part after the last layer: `token_steps` on each token's vector, `pooling`, `steps` on the
-    text's vector, and division by its length where `is_normalized`.
+    """The part after the last layer: `token_steps` on each token's vector, `pooling`, `steps` on
+    the text's vector, and division by its length where `is_normalized`.
 
     Several kinds of pooling give vectors that lie one after the other; none keeps a vector for each
     token. Tokens of a head without pooling have no `steps`.
