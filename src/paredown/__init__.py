@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from paredown.distill.train_config import TrainConfig
     from paredown.engine.async_llm import AsyncLLM
     from paredown.engine.llm import LLM, BeamCompletion, Completion
+    from paredown.engine.model_thread import UnavailableError
     from paredown.engine.request_output import RequestOutput
     from paredown.engine.sampling.beam_search import BeamSearchParams
     from paredown.engine.sampling.sampling_params import SamplingParams
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from paredown.engine.schedule.scheduler import QueueFullError
     from paredown.engine.score import Score
     from paredown.engine.speculate.speculation_config import SpeculationConfig
-    from paredown.engine.worker import UnavailableError
     from paredown.errors import (
         CapacityError,
         CheckpointError,
@@ -190,7 +190,7 @@ _MODULES = {
     "TrainStep": "paredown.compress.steps",
     "TrainingError": "paredown.errors",
     "TransformStep": "paredown.compress.steps",
-    "UnavailableError": "paredown.engine.worker",
+    "UnavailableError": "paredown.engine.model_thread",
     "UnsupportedError": "paredown.errors",
     "VerifyConfig": "paredown.jobs.verify_config",
     "Wanda": "paredown.compress.prune.wanda",

@@ -7,11 +7,12 @@ import sys
 import pytest
 
 from paredown import LLM, AsyncLLM, SamplingParams
+from paredown.engine.model_thread import UnavailableError
 from paredown.engine.request import Request
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
-from paredown.engine.worker import Job, UnavailableError, Worker
+from paredown.engine.worker import Job, Worker
 from paredown.errors import RequestError
 
 LONG = SamplingParams(max_tokens=1500, ignore_eos=True, seed=1)

@@ -7,6 +7,7 @@ import pytest
 from fakes.toy_executor import ToyExecutor, ToyTokenizer
 from paredown.engine import worker as worker_module
 from paredown.engine.engine import Engine
+from paredown.engine.model_thread import UnavailableError
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -99,7 +100,7 @@ def test_stopping_tells_who_was_being_submitted(monkeypatch):
         worker.ask_to_stop()
         try:
             await all_of(session)
-        except worker_module.UnavailableError:
+        except UnavailableError:
             return "told"
         finally:
             worker.close(session)

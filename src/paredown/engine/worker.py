@@ -5,18 +5,16 @@ in one call to the event loop that asked. The server and AsyncLLM use it.
 """
 
 import asyncio
-import atexit
 import logging
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 from paredown.engine.engine import Engine
+from paredown.engine.model_thread import ModelThread, Status, post
 from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.request import Request
 from paredown.engine.request_output import RequestOutput
@@ -26,16 +24,9 @@ from paredown.engine.schedule.service import Service
 from paredown.errors import ParedownError
 
 LOGGER = logging.getLogger(__name__)
-STOP_TIMEOUT_S = 10.0
 # The longest that arriving requests may delay the next step; a single prompt may take longer.
 MAX_TAKING_S = 0.002
-Status = Literal["loading", "ready", "stalled", "stopped", "dead"]
 Event = list[tuple[int, RequestOutput]] | Exception
-
-
-class UnavailableError(ParedownError):
-    """The model cannot answer: it is still loading, stopping, or its thread has died. `__cause__`
-    says of what."""
 
 
 @dataclass(frozen=True)
@@ -107,19 +98,11 @@ class Worker:
 
     def __init__(self, load: Callable[[], Engine], *, stall_s: float = 30.0) -> None:
         self._load = load
-        self._stall_s = stall_s
         self._inbox: queue.SimpleQueue[_Open | _Close | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="paredown-engine", daemon=True)
-        # Held while the status is read and acted upon, so that no session enters the inbox of a
-        # thread that has ended.
-        self._door = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._on_change: Callable[[], None] | None = None
+        self._thread = ModelThread(
+            self._work, self._end, ask_to_stop=self.ask_to_stop, stall_s=stall_s
+        )
         self._engine: Engine | None = None
-        self._status: Status = "loading"
-        self.failure: BaseException | None = None
-        # The start of the current step; None between steps.
-        self._step_start_s: float | None = None
         self._num_open_answers = 0
         # Used only by the engine's thread: where the outputs of each live request go.
         self._places: dict[int, tuple[Session, int]] = {}
@@ -129,14 +112,12 @@ class Worker:
     @property
     def status(self) -> Status:
         """Returns "stalled" while a step takes longer than `stall_s`, else the plain status."""
-        start_s = self._step_start_s
-        if (
-            self._status == "ready"
-            and start_s is not None
-            and time.monotonic() - start_s > self._stall_s
-        ):
-            return "stalled"
-        return self._status
+        return self._thread.status
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Returns what ended the thread."""
+        return self._thread.failure
 
     @property
     def engine(self) -> Engine | None:
@@ -151,11 +132,7 @@ class Worker:
     def start(self, on_change: Callable[[], None] | None = None) -> None:
         """Starts the thread. `on_change` is called in the event loop once the model is loaded and
         when the thread has ended. Call it from the event loop."""
-        self._loop = asyncio.get_running_loop()
-        self._on_change = on_change
-        # An exiting interpreter must not free memory that a step still uses.
-        atexit.register(self.stop)
-        self._thread.start()
+        self._thread.start(on_change)
 
     def ask_to_stop(self) -> None:
         """Ends the thread after the current step; open sessions get UnavailableError."""
@@ -163,35 +140,27 @@ class Worker:
 
     def stop(self) -> None:
         """Does the same and waits for it. A step that hangs is left behind."""
-        atexit.unregister(self.stop)
-        self.ask_to_stop()
-        self._thread.join(STOP_TIMEOUT_S)
+        self._thread.stop()
 
     @property
     def max_prompt_tokens(self) -> int:
         """Returns the longest prompt in tokens. Raises UnavailableError before the model is
         loaded."""
-        if self._engine is None:
-            raise self._unavailable()
-        return self._engine.scheduler.max_tokens_per_request - 1
+        return self._thread.loaded(self._engine).scheduler.max_tokens_per_request - 1
 
     def check_prompt(self, num_tokens: int) -> None:
         """Raises RequestError or CapacityError for a prompt that can never be answered."""
-        if self._engine is None:
-            raise self._unavailable()
-        self._engine.scheduler.check_prompt(num_tokens)
+        self._thread.loaded(self._engine).scheduler.check_prompt(num_tokens)
 
     def admit(self, num_answers: int) -> Session:
         """Reserves places for `num_answers` answers before any work is done for them. Always close
         the session. Raises UnavailableError, or QueueFullError when there is no room."""
-        if self._engine is None:
-            raise self._unavailable()
-        config = self._engine.scheduler.config
+        config = self._thread.loaded(self._engine).scheduler.config
         max_jobs = config.num_places + config.max_waiting
         session = Session(num_answers)
-        with self._door:
-            if self._status != "ready":
-                raise self._unavailable()
+        with self._thread.door:
+            if not self._thread.is_ready:
+                raise self._thread.unavailable()
             if self._num_open_answers + session.num_answers > max_jobs:
                 raise QueueFullError(
                     "too many requests are waiting",
@@ -204,9 +173,9 @@ class Worker:
     def submit(self, session: Session, jobs: list[Job]) -> None:
         """Hands the jobs of an admitted session to the engine. Raises UnavailableError."""
         assert session.num_answers == sum(job.params.n for job in jobs)
-        with self._door:
-            if self._status != "ready":
-                raise self._unavailable()
+        with self._thread.door:
+            if not self._thread.is_ready:
+                raise self._thread.unavailable()
             session.jobs = jobs
             self._inbox.put(_Open(session))
 
@@ -224,47 +193,32 @@ class Worker:
         """Cancels what is unfinished, within one step. The session counts as open until then;
         otherwise clients that hang up during a long step could flood the inbox with jobs. Closing
         again does nothing."""
-        with self._door:
+        with self._thread.door:
             if session.is_closed:
                 return
             session.is_closed = True
-            if session.jobs and session.num_unfinished and self._status == "ready":
+            if session.jobs and session.num_unfinished and self._thread.is_ready:
                 self._inbox.put(_Close(session))
             else:
                 self._num_open_answers -= session.num_answers
 
-    def _unavailable(self) -> UnavailableError:
-        error = UnavailableError(
-            "the model cannot answer now", seen=self._status, remedy="Try again later."
-        )
-        error.__cause__ = self.failure
-        return error
-
-    def _run(self) -> None:
-        """Runs the thread. Whatever ends it, every open session is told."""
-        try:
-            self._engine = self._load()
-            self._set_status("ready")
-            self._serve(self._engine)
-            self._abandon(self._engine)
-            self._end("stopped")
-        except BaseException as error:  # reported, so that nobody waits in vain
-            self.failure = error
-            self._end("dead")
-            if not isinstance(error, ParedownError):
-                LOGGER.exception("the engine's thread has died")
+    def _work(self) -> None:
+        self._engine = self._load()
+        self._thread.set_status("ready")
+        self._serve(self._engine)
+        self._abandon(self._engine)
 
     def _serve(self, engine: Engine) -> None:
         while True:
-            self._step_start_s = None
+            self._thread.step_start_s = None
             if not engine.has_work and not self._openings:
                 message = self._inbox.get()
-                self._step_start_s = time.monotonic()
+                self._thread.step_start_s = time.monotonic()
                 if message is None:
                     return
                 self._handle(engine, message)
             else:
-                self._step_start_s = time.monotonic()
+                self._thread.step_start_s = time.monotonic()
             if not self._take_messages(engine):
                 return
             self._deliver(engine.step())
@@ -295,7 +249,7 @@ class Worker:
         if isinstance(message, _Open):
             self._openings.append((session, self._open_in_pieces(engine, session)))
         else:
-            with self._door:
+            with self._thread.door:
                 self._num_open_answers -= session.num_answers
             for request_id in [i for i, place in self._places.items() if place[0] is session]:
                 engine.cancel(request_id)
@@ -350,47 +304,15 @@ class Worker:
         """Tells every session, including those in the inbox, that nothing more will come."""
         sessions = {id(session): session for session, _ in self._places.values()}
         sessions |= {id(session): session for session, _ in self._openings}
-        with self._door:
-            self._set_status(status)
+        with self._thread.door:
+            self._thread.set_status(status)
             while not self._inbox.empty():
                 message = self._inbox.get()
                 if isinstance(message, _Open):
                     sessions[id(message.session)] = message.session
                 elif isinstance(message, _Close):
                     self._num_open_answers -= message.session.num_answers
-        self._post([(session, self._gone(status)) for session in sessions.values()])
-
-    def _gone(self, status: Status) -> UnavailableError:
-        error = UnavailableError(
-            "the model can no longer answer", seen=status, remedy="Start it again."
-        )
-        error.__cause__ = self.failure
-        return error
-
-    def _set_status(self, status: Status) -> None:
-        self._status = status
-        self._step_start_s = None
-        if self._on_change is not None:
-            assert self._loop is not None
-            _call(self._loop, self._on_change)
+        self._post([(session, self._thread.gone(status)) for session in sessions.values()])
 
     def _post(self, events: list[tuple[Session, Event]]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Session, Event]]] = {}
-        for session, event in events:
-            by_loop.setdefault(session.loop, []).append((session, event))
-        for loop, some in by_loop.items():
-            _call(loop, partial(_put_all, some))
-
-
-def _put_all(events: list[tuple[Session, Event]]) -> None:
-    for session, event in events:
-        session.put(event)
-
-
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Calls `function` in the loop, unless the loop is closed and nobody waits there."""
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise
+        post([(session.loop, partial(session.put, event)) for session, event in events])

@@ -6,9 +6,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from paredown.engine.model_thread import UnavailableError
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
-from paredown.engine.worker import UnavailableError
 from paredown.errors import ParedownError
 from paredown.models.text.confined_process import NoProcessError
 from paredown.shown import shown
