@@ -109,8 +109,7 @@ def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[in
     """Yields (name, shape) of each tensor that is never packed: positions, norms, biases and
     routers. A layer's router comes before its experts, so a config of endless experts fails here.
     """
-    if spec.position_shape is not None:
-        yield f"{names.position_embedding}.weight", spec.position_shape
+    yield from table_tensors(spec, names)
     for layer in range(spec.num_layers):
         sizes = layer_vectors(spec, layer)
         for role in sizes:
@@ -120,6 +119,29 @@ def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[in
             yield f"{names.router(role, layer)}.weight", shape
     for role, size in model_vectors(spec).items():
         yield vector_tensor(names, role, None), (size,)
+    yield from head_tensors(spec, names)
+
+
+def table_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yields (name, shape) of each table beside the embedding."""
+    if spec.position_shape is not None:
+        yield f"{names.position_embedding}.weight", spec.position_shape
+    if spec.embedding.num_token_types:
+        shape = (spec.embedding.num_token_types, spec.hidden_size)
+        yield f"{names.token_type_embedding}.weight", shape
+    if spec.relative_shape is not None:
+        yield f"{names.relative_biases}.weight", spec.relative_shape
+
+
+def head_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yields (name, shape) of each tensor of the head in the main files."""
+    if spec.head is None:
+        return
+    matrices = spec.head.step_shapes(spec.hidden_size)
+    shapes: dict[str, tuple[int, ...]] = {f"{one}.weight": two for one, two in matrices.items()}
+    shapes |= {role: (size,) for role, size in spec.head.vector_sizes().items()}
+    for role, name in names.head.items():
+        yield name, shapes[role]
 
 
 def vector_tensor(names: Names, role: str, layer: int | None) -> str:

@@ -24,6 +24,7 @@ from paredown.models.check_tensors import (
     vector_tensor,
 )
 from paredown.models.config import check_runs, family_from_config, read_config
+from paredown.models.encoder_settings import EncoderSettings
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.files.mapped_file import MappedFile
@@ -31,11 +32,13 @@ from paredown.models.files.shards import FolderTensors, read_folder_tensors
 from paredown.models.fused_experts import split_experts
 from paredown.models.fused_rows import own_rows
 from paredown.models.gguf.checkpoint import is_gguf, open_gguf
+from paredown.models.heads.found_encoder import find_encoder
 from paredown.models.held_notes import padded_notes
 from paredown.models.kept_layers import read_kept_layers
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.pruned_modules import read_pruned
+from paredown.models.renamed_tensors import renamed_tensors
 from paredown.models.roles import layer_vectors, model_vectors
 from paredown.models.stored_inputs import stored_inputs
 from paredown.models.text_part import text_config, text_tensors
@@ -62,6 +65,9 @@ class Checkpoint:
     `inputs`      by module, what its inputs are rounded to where the files override the format
     `kept_layers` the original's number of each layer if whole layers were removed, else None
     `pruned`      the pattern of the zeros of each linear module that the files say was pruned
+    `own_head`    the tensors of the head that lie in files of their own, by role
+    `encoder_settings`  what the files say of an encoder's texts; None for a model that generates
+                  and nothing else
     """
 
     path: Path
@@ -79,6 +85,8 @@ class Checkpoint:
     inputs: Mapping[str, ActivationDType] = field(default_factory=dict)
     kept_layers: tuple[int, ...] | None = None
     pruned: Mapping[str, str] = field(default_factory=dict)
+    own_head: Mapping[str, StoredTensor] = field(default_factory=dict)
+    encoder_settings: EncoderSettings | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -94,21 +102,24 @@ class Checkpoint:
         check_runs(family)
         spec, config_notes = read_config(config)
         tensors = split_experts(text_tensors(read_folder_tensors(path), whole), family)
+        tensors = renamed_tensors(tensors, family)
         quantization = _read_quantization(config, tensors)
-        names = find_names(family, tensors)
+        encoder = find_encoder(path, config, family, spec, tensors)
+        spec, names = encoder.spec, find_names(family, tensors, encoder.head)
         contents = check_contents(tensors, spec, names, quantization)
         return cls(
             path=path,
             config=config,
             spec=spec,
             tensors=FolderTensors(tensors.files, contents.used),
-            files=tensors.files,
-            file_bytes=tensors.file_bytes,
+            files=[*tensors.files, *encoder.files],
+            file_bytes=tensors.file_bytes + sum(file.file_bytes for file in encoder.files),
             names=names,
             forms=contents.forms,
             notes=shown_lines(
                 *part_notes,
                 *config_notes,
+                *encoder.notes,
                 *_notes(quantization, contents.forms, spec, names),
                 *padded_notes(spec, names, contents.forms.__contains__),
             ),
@@ -117,6 +128,8 @@ class Checkpoint:
             inputs=stored_inputs(whole, _input_specs(contents.forms, names)),
             kept_layers=read_kept_layers(whole, spec.num_layers),
             pruned=read_pruned(whole, names.layer_modules(spec)),
+            own_head=encoder.tensors,
+            encoder_settings=encoder.settings,
         )
 
     @classmethod
@@ -195,6 +208,37 @@ class Checkpoint:
         if self.spec.position_shape is None:
             return None
         return self.tensors[f"{self.names.position_embedding}.weight"]
+
+    def token_type_embedding(self) -> StoredTensor | None:
+        """Returns the table of token types, [num_token_types, hidden], or None."""
+        if not self.spec.embedding.num_token_types:
+            return None
+        return self.tensors[f"{self.names.token_type_embedding}.weight"]
+
+    def relative_biases(self) -> StoredTensor | None:
+        """Returns the table of relative positions that layers share, [buckets, heads], or None."""
+        if self.spec.relative_shape is None:
+            return None
+        return self.tensors[f"{self.names.relative_biases}.weight"]
+
+    def head_weight(self, role: str) -> CoreWeight:
+        """Returns the weight of the head's step "head.0", "head.token.0", ..., [out, in]; this is
+        the embedding for a step that is tied to it."""
+        assert self.spec.head is not None
+        if self.spec.head.steps_by_role()[role].is_tied:
+            return self.embedding()
+        return floats.decode(self._head_tensor(f"{role}.weight"))
+
+    def head_vector(self, role: str) -> npt.NDArray[np.float32] | None:
+        """Returns the values of a head's bias or norm ("head.0.bias", "head.0.norm.weight"), or None
+        where the head has none."""
+        if self.spec.head is None or role not in self.spec.head.vector_sizes():
+            return None
+        return self._head_tensor(role).to_float32()
+
+    def _head_tensor(self, role: str) -> StoredTensor:
+        name = self.names.head.get(role)
+        return self.own_head[role] if name is None else self.tensors[name]
 
     def vector(self, role: str, layer: int | None = None) -> npt.NDArray[np.float32] | None:
         """Returns the values of a norm or bias, or None where the spec has none. Roles in a layer

@@ -1,6 +1,7 @@
 """Writes the sizes of a changed spec back into its family's config.json."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.config import family_from_config, spec_from_config
@@ -19,7 +20,11 @@ def config_of(
     removed, `kept_layers` has their numbers in `source`. Raises UnsupportedError where the family's
     config cannot express the model."""
     family = family_from_config(source)
+    # Heads, and whether there is an output layer beside them, stand in files of their own.
+    spec = replace(spec, head=None)
     before = spec_from_config(source)
+    if spec.output is None and before.output is not None:
+        spec = replace(spec, output=before.output)
     if spec == before:
         return dict(source)
     if kept_layers is not None:
@@ -73,8 +78,11 @@ def _fields(spec: ModelSpec, family: Family) -> dict[str, object]:
         "embedding_size": {spec.hidden_size},
         "num_layers": {spec.num_layers},
         "max_positions": {spec.max_positions},
+        "num_token_types": {spec.embedding.num_token_types},
         "is_tied": {spec.is_tied},
     }
+    if spec.position_shape is not None:
+        values["num_position_rows"] = {spec.position_shape[0]}
     for layer in spec.layer_counts:
         for name, value in _layer_sizes(layer).items():
             values.setdefault(name, set()).add(value)

@@ -1,10 +1,11 @@
 """Names: the module names of one checkpoint, with its prefix detected."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from paredown.errors import CheckpointError
 from paredown.models.families.family import Family, LinearModule
+from paredown.models.families.named_head import NamedHead
 from paredown.models.roles import linear_places
 from paredown.spec.experts import expert_index, role_kind
 from paredown.spec.layer import LayerSpec
@@ -13,11 +14,13 @@ from paredown.spec.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Full module names; a tensor's name is one of them plus ".weight", ".bias" or a packed
-    suffix."""
+    """Full module names; a tensor's name is one of them plus ".weight", ".bias" or a packed suffix.
+    `head` has the names of the head's tensors by their roles ("head.0.weight"), without those that
+    lie in files of their own."""
 
     family: Family
     prefix: str
+    head: Mapping[str, str] = field(default_factory=dict)
 
     def linear(self, role: str, layer: int) -> str:
         module = self.source(role).module
@@ -61,6 +64,17 @@ class Names:
         return self.prefix + self.family.position_embedding
 
     @property
+    def token_type_embedding(self) -> str:
+        assert self.family.token_type_embedding is not None
+        return self.prefix + self.family.token_type_embedding
+
+    @property
+    def relative_biases(self) -> str:
+        """Returns the name of the table of relative positions that layers share."""
+        assert self.family.relative_biases is not None
+        return self.prefix + self.family.relative_biases
+
+    @property
     def output(self) -> str:
         """Returns the output layer's name, which takes no prefix."""
         return self.family.output
@@ -71,14 +85,17 @@ class Names:
         return (self.family.output, *self.family.output_aliases)
 
 
-def find_names(family: Family, tensor_names: Collection[str]) -> Names:
-    """Detects the prefix by trying the family's prefixes on the embedding. Raises CheckpointError
-    when none fits."""
+def find_names(
+    family: Family, tensor_names: Collection[str], head: NamedHead | None = None
+) -> Names:
+    """Detects the prefix by trying the family's prefixes on the embedding; it may stand in the names
+    of the head too. Raises CheckpointError when none fits."""
     tried = [Names(family=family, prefix=prefix) for prefix in family.prefixes]
     for names in tried:
         # A quantized table has tensors of other names (weight_packed).
         if any(name.startswith(f"{names.embedding}.weight") for name in tensor_names):
-            return names
+            own = {} if head is None else head.with_prefix(names.prefix)
+            return replace(names, head=own)
     raise CheckpointError(
         f"tensor '{tried[0].embedding}.weight' is missing from the checkpoint",
         seen=", ".join(map(repr, sorted(tensor_names)[:5])) or "no tensors",

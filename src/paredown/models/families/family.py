@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 from paredown.models.families.fields import Fields
 from paredown.models.families.gguf_rows import GGUFRows
+from paredown.models.families.named_head import NamedHead
 from paredown.spec.model import ModelSpec
+
+HeadReader = Callable[[Fields, ModelSpec], NamedHead]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +41,17 @@ class Family:
     `prefixes`   what may stand before every name but `output`, in the order they are tried
     `linears`    linear role -> module; "experts.gate" is the gate of every expert
     `routers`    "router" and "shared_gate" of a layer with experts -> module
-    `norms`      norm role (spec/norm.py) -> module, and "final_norm"
-    `embedding`, `position_embedding`, `output`   modules
+    `norms`      norm role (spec/norm.py) -> module, and "final_norm" and "embedding_norm"
+    `embedding`, `position_embedding`, `token_type_embedding`, `relative_biases`, `output`   modules
     `output_aliases`   what Transformers calls the output layer beside its name in the files
     `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
     `layer_lists`   fields of config.json that are lists with an entry for each layer
     `noted`      fields that published configs carry and the class in Transformers passes over: a
                  note says so, where another family would refuse them
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
+    `renamed`    regular expressions of parts of names in older files, and what stands there now
+    `classifier` the head of its class for sequence classification, None where there is none
+    `masked_lm`  the head of its class that predicts masked tokens, with SPLADE's maxima
     `gguf`       what it is called in a GGUF file, None where it is neither read nor written
     `left_out`   what of it a spec cannot say, for people: such a family is costed and never run
     """
@@ -57,12 +63,17 @@ class Family:
     norms: Mapping[str, str]
     embedding: str
     position_embedding: str | None = None
+    token_type_embedding: str | None = None
+    relative_biases: str | None = None
     output: str = "lm_head"
     output_aliases: tuple[str, ...] = ()
     routers: Mapping[str, str] = field(default_factory=dict)
     layer_lists: tuple[str, ...] = ("layer_types",)
     noted: tuple[str, ...] = ()
     ignorable: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    classifier: HeadReader | None = None
+    masked_lm: HeadReader | None = None
     config_fields: Mapping[str, str] = field(default_factory=dict)
     gguf: GGUFRows | None = None
     left_out: str | None = None

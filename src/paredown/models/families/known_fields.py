@@ -38,6 +38,9 @@ HARMLESS = (
     # Classification heads.
     "summary_*", "id2label", "label2id", "num_labels", "_num_labels", "problem_type",
     "finetuning_task", "classifier_*", "task_specific_params", "type_vocab_size", "is_decoder",
+    "pooler_*", "directionality", "sbert_ce_default_activation_function", "sentence_transformers",
+    # Sizes to which vectors may be cut; models/heads reads them.
+    "is_matryoshka", "matryoshka_dimensions",
     # Generation settings.
     "temperature", "top_k", "top_p", "typical_p", "do_sample", "num_beams", "num_beam_groups",
     "num_return_sequences", "early_stopping", "length_penalty", "diversity_penalty",

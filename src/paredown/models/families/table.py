@@ -1,5 +1,6 @@
 """The table of supported families, by the `model_type` of their config.json."""
 
+from paredown.models.families.bert import BERT
 from paredown.models.families.family import Family
 from paredown.models.families.gemma import GEMMA
 from paredown.models.families.gemma2 import GEMMA2
@@ -49,4 +50,5 @@ FAMILIES: dict[str, Family] = {
     "olmo3": OLMO3,
     "phi": PHI,
     "gpt_oss": GPT_OSS,
+    "bert": BERT,
 }

@@ -74,11 +74,11 @@ class MappedTensors(Mapping[str, StoredTensor]):
         return len(self.places)
 
 
-def read_safetensors(path: Path) -> MappedTensors:
-    """Maps a file and checks its whole header without touching the data. Raises CheckpointError for
-    a file that is missing, unreadable or damaged."""
+def read_safetensors(path: Path, folder: Path | None = None) -> MappedTensors:
+    """Maps a file of the model in `folder`, by default its own, and checks its whole header without
+    touching the data. Raises CheckpointError for a file that is missing, unreadable or damaged."""
     try:
-        with open_model_file(path) as file:
+        with open_model_file(path, folder) as file:
             stat = os.fstat(file.fileno())
             file_bytes = stat.st_size
             head = file.read(PREFIX_BYTES)

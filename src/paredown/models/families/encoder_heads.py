@@ -1,0 +1,45 @@
+"""Parts of heads that families of encoders share: the labels of a classifier, and the steps of a
+head that predicts masked tokens."""
+
+from collections.abc import Mapping
+
+from paredown.models.families.fields import Fields
+from paredown.models.families.named_head import NamedStep
+from paredown.spec.head import HeadActivation, HeadStep
+from paredown.spec.model import ModelSpec
+from paredown.spec.norm import Norm
+
+MAX_LABELS = 1_000_000
+
+
+def classes(fields: Fields) -> tuple[str, ...]:
+    """Returns the names of a classifier's labels in order: those of `id2label`, or two as in
+    Transformers. Raises CheckpointError for numbers that do not count from 0."""
+    names = fields.config.get("id2label")
+    if names is None:
+        count = fields.integer("num_labels", 2)
+        if count > MAX_LABELS:
+            raise fields.wrong("num_labels", f"an integer from 1 to {MAX_LABELS}")
+        return tuple(f"LABEL_{index}" for index in range(count))
+    if not isinstance(names, Mapping):
+        raise fields.wrong("id2label", "an object of labels by their numbers")
+    fields.pass_over("id2label")
+    by_number = {str(number): str(name) for number, name in names.items()}
+    found = tuple(by_number.get(str(index)) for index in range(len(by_number)))
+    labels = tuple(name for name in found if name is not None)
+    if not labels or len(labels) != len(by_number):
+        raise fields.wrong("id2label", "labels by their numbers from 0 on")
+    return labels
+
+
+def masked_lm_steps(
+    spec: ModelSpec, *, activation: HeadActivation, dense: str, norm: str, bias: str
+) -> tuple[NamedStep, NamedStep]:
+    """Returns the steps of a head that predicts masked tokens: a linear layer with activation and
+    norm, and the embedding's table with a bias of its own."""
+    own = spec.embedding.norm or Norm(kind="layer", eps=spec.last_norm.eps)
+    transform = HeadStep(size=spec.hidden_size, activation=activation, norm=own)
+    return (
+        NamedStep(step=transform, module=dense, norm=norm),
+        NamedStep(step=HeadStep(size=spec.vocab_size, is_tied=True), module="", bias=bias),
+    )
