@@ -21,6 +21,7 @@ SIZES = {
     "num_key_value_heads": 2,
 }
 ROTARY = {**SIZES, "max_position_embeddings": 128}
+ENCODER = {name: size for name, size in SIZES.items() if name != "num_key_value_heads"}
 EXPERTS = {**ROTARY, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CONFIGS: dict[str, dict[str, object]] = {
     "llama": ROTARY,
@@ -57,6 +58,7 @@ CONFIGS: dict[str, dict[str, object]] = {
     # Published configs leave the other sizes out.
     "gemma3_text": {"num_hidden_layers": 2},
     "gpt_oss": {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "bert": ENCODER,
     "gpt2": {"vocab_size": 300, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
     "opt": {
         "vocab_size": 300,

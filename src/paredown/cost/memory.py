@@ -56,7 +56,7 @@ def model_memory(
     spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int, step_tokens: int
 ) -> ModelMemory:
     matrices = spec.num_linear_parameters() + spec.vocab_size * spec.hidden_size * (
-        1 if spec.is_tied else 2
+        2 if spec.has_own_output else 1
     )
     matrices += spec.num_router_parameters()
     all_asked = {expert_letter(number): one.num for number, one in enumerate(spec.expert_kinds)}

@@ -155,7 +155,7 @@ def _size(
 
 def num_without_tables(spec: ModelSpec) -> int:
     """Counts the values of norms, biases and linear layers."""
-    tables = spec.vocab_size * spec.hidden_size * (1 if spec.is_tied else 2)
+    tables = spec.vocab_size * spec.hidden_size * (2 if spec.has_own_output else 1)
     return spec.num_parameters() - tables - spec.num_router_parameters()
 
 

@@ -93,7 +93,7 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
                     transposed=names.source(role).transposed,
                     roles=roles,
                 )
-    if not spec.is_tied:
+    if spec.has_own_output:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
 
 

@@ -230,8 +230,8 @@ class Checkpoint:
         return floats.decode(self._head_tensor(f"{role}.weight"))
 
     def head_vector(self, role: str) -> npt.NDArray[np.float32] | None:
-        """Returns the values of a head's bias or norm ("head.0.bias", "head.0.norm.weight"), or None
-        where the head has none."""
+        """Returns the values of a head's bias or norm, "head.0.bias" or "head.0.norm.weight", or
+        None where the head has none."""
         if self.spec.head is None or role not in self.spec.head.vector_sizes():
             return None
         return self._head_tensor(role).to_float32()

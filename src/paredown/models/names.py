@@ -88,8 +88,8 @@ class Names:
 def find_names(
     family: Family, tensor_names: Collection[str], head: NamedHead | None = None
 ) -> Names:
-    """Detects the prefix by trying the family's prefixes on the embedding; it may stand in the names
-    of the head too. Raises CheckpointError when none fits."""
+    """Detects the prefix by trying the family's prefixes on the embedding; names of the head may
+    have it too. Raises CheckpointError when none fits."""
     tried = [Names(family=family, prefix=prefix) for prefix in family.prefixes]
     for names in tried:
         # A quantized table has tensors of other names (weight_packed).

@@ -42,7 +42,7 @@ def model_formats(checkpoint: Checkpoint) -> ModelFormats:
         forms[checkpoint.linear_name(role, layer)].asked
         for role, layer in linear_places(checkpoint.spec)
     )
-    own = names.embedding if checkpoint.spec.is_tied else names.output
+    own = names.output if checkpoint.spec.has_own_output else names.embedding
     return ModelFormats(
         linear=linear.most_common(1)[0][0],
         output=forms[own].asked,

@@ -77,6 +77,11 @@ class ModelSpec:
         return self.output is not None and self.output.is_tied
 
     @property
+    def has_own_output(self) -> bool:
+        """Whether there is an output layer with a table of its own."""
+        return self.output is not None and not self.output.is_tied
+
+    @property
     def present_output(self) -> Output:
         """The output layer of a model that is known to have one."""
         assert self.output is not None
@@ -212,8 +217,7 @@ class ModelSpec:
         return self.num_active_linear_parameters() + self._num_other_parameters()
 
     def _num_other_parameters(self) -> int:
-        has_own_output = self.output is not None and not self.output.is_tied
-        num_rows = self.vocab_size * (2 if has_own_output else 1)
+        num_rows = self.vocab_size * (2 if self.has_own_output else 1)
         num_rows += 0 if self.position_shape is None else self.position_shape[0]
         num_rows += self.embedding.num_token_types
         vectors = self._sum(lambda layer: sum(layer.vector_sizes(self.hidden_size).values()))

@@ -88,7 +88,7 @@ def _modules(source: Checkpoint) -> Iterator[_Module]:
             yield _Module(
                 source=source, name=name, num_weights=num_weights, roles=roles, layer=layer
             )
-    if not spec.is_tied:
+    if spec.has_own_output:
         num_weights = spec.vocab_size * spec.hidden_size
         yield _Module(source=source, name=names.output, num_weights=num_weights)
 

@@ -47,7 +47,7 @@ def quantized_decoder(
     output = start.output()
     decoder.final_norm.register_forward_hook(_output_hook(InputRounding.of(output)))
     decoder.embedding.weight.data = _held(start.embedding())
-    if not start.spec.is_tied:
+    if start.spec.has_own_output:
         decoder.output.weight.data = _held(output)
     return decoder
 

@@ -121,7 +121,7 @@ def _norms(rows: Tensor, num: int) -> Tensor:
 def _channel_scores(spec: ModelSpec, state: State) -> Tensor:
     """Returns the score of each hidden channel, [D]."""
     scores_D = _share(state["embedding.weight"])
-    if not spec.is_tied:
+    if spec.has_own_output:
         weight = state["final_norm.weight"] + spec.last_norm.offset
         scores_D = scores_D + _share(state["output.weight"] * weight)
     for index, layer in enumerate(spec.layers):

@@ -20,7 +20,7 @@ def plan_memory(context: Context, kv: KVSpec, device: Device = "cpu") -> MemoryP
     """Returns the plan with the pages of `kv`. Weights are float32 in any stored format."""
     spec = context.spec
     table_bytes = _FLOAT_BYTES * spec.vocab_size * spec.hidden_size
-    embedding_bytes = 0 if spec.is_tied else table_bytes
+    embedding_bytes = table_bytes if spec.has_own_output else 0
     return MemoryPlan(
         weight_bytes=_FLOAT_BYTES * spec.num_parameters() - embedding_bytes,
         embedding_bytes=embedding_bytes,

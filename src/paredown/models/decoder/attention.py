@@ -1,5 +1,6 @@
 """Multi-head attention in PyTorch, once queries, keys and values are computed. Shapes: B sequences,
-T tokens, H query heads, K key-value heads, C columns of a head, S sinks."""
+T tokens, H query heads, K key-value heads, C columns of a head, S sinks, R buckets of relative
+positions."""
 
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from paredown.models.decoder.points import Tap
+from paredown.models.decoder.relative import relative_scores
 from paredown.models.decoder.rotary import RotationTable, rotate, rotation_table, table_in_cache
 from paredown.spec.attention import Attention, QueryTemperature
 from paredown.spec.attention_sinks import AttentionSinks
@@ -35,12 +37,14 @@ def position_inputs(
 @dataclass(frozen=True, kw_only=True)
 class HeadMixer:
     """Mixes tokens by the attention heads of one layer. With `is_fused` this is a single call where
-    the layer allows it: several times faster, but scores and probabilities pass no tap."""
+    the layer allows it: several times faster, but scores and probabilities pass no tap.
+    `biases_RH` is the table of relative positions, if the attention has them."""
 
     attention: Attention
     sinks: AttentionSinks | None
     tap: Tap
     is_fused: bool
+    biases_RH: Tensor | None = None
 
     def mix(
         self, q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, positions: FusedPositions
@@ -59,14 +63,21 @@ class HeadMixer:
         k_BHTC = k_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
         v_BHTC = v_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
         mask_TT = None if mask_TT is None else self.visible(mask_TT)
+        relative_HTT = self._relative(q_BHTC.shape[2])
         if self.is_fused and attention.soft_cap is None:
             assert self.sinks is None
+            bias = mask_TT
+            if relative_HTT is not None:
+                assert mask_TT is not None
+                bias = relative_HTT.masked_fill(~mask_TT, -torch.inf)
             mixed_BHTC = functional.scaled_dot_product_attention(
-                q_BHTC, k_BHTC, v_BHTC, mask_TT, is_causal=mask_TT is None, scale=attention.scale
+                q_BHTC, k_BHTC, v_BHTC, bias, is_causal=mask_TT is None, scale=attention.scale
             )
         else:
             assert mask_TT is not None
             scores_BHTT = q_BHTC @ k_BHTC.transpose(-1, -2) * attention.score_scale
+            if relative_HTT is not None:
+                scores_BHTT = scores_BHTT + relative_HTT
             if self.sinks is not None and table is not None:
                 self._meet_sinks(
                     scores_BHTT, rotate_in_cache(unturned_BHTC, table, self.sinks), k_BHTC
@@ -77,6 +88,15 @@ class HeadMixer:
             weights_BHTT = scores_BHTT.masked_fill(~mask_TT, -torch.inf).softmax(dim=-1)
             mixed_BHTC = tap("probabilities", weights_BHTT) @ v_BHTC
         return mixed_BHTC.transpose(1, 2).flatten(2)
+
+    def _relative(self, num_tokens: int) -> Tensor | None:
+        relative = self.attention.relative
+        if relative is None:
+            return None
+        assert self.biases_RH is not None
+        return relative_scores(
+            relative, self.biases_RH, num_tokens, is_causal=self.attention.is_causal
+        )
 
     def visible(self, mask_TT: Tensor) -> Tensor:
         """Narrows the mask to the window and the sinks."""

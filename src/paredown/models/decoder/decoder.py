@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.attention import Positions, capped, position_inputs
+from paredown.models.decoder.head import HeadModule
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.norms import make_norm
 from paredown.models.decoder.points import Tap, untouched
@@ -39,8 +40,11 @@ class Decoder(nn.Module):
             self.embedding_norm = make_norm(spec.embedding.norm, spec.hidden_size)
         self.layers = nn.ModuleList(Layer(spec, index, sinks) for index in range(spec.num_layers))
         self.final_norm = make_norm(spec.final_norm, spec.hidden_size)
-        if spec.output is not None and not spec.output.is_tied:
-            has_bias = spec.output.has_bias
+        self.share_relative_biases()
+        if spec.head is not None:
+            self.head = HeadModule(spec.head, spec.hidden_size)
+        if spec.has_own_output:
+            has_bias = spec.present_output.has_bias
             self.output = nn.Linear(spec.hidden_size, spec.vocab_size, bias=has_bias)
 
     @classmethod
@@ -52,8 +56,15 @@ class Decoder(nn.Module):
         with torch.device("meta"):
             decoder = cls(checkpoint.spec, sinks)
         decoder.load_state_dict(read_state(checkpoint, device), assign=True)
+        decoder.share_relative_biases()
         decoder.requires_grad_(False)
         return decoder.eval()
+
+    def share_relative_biases(self) -> None:
+        """Gives all layers the first one's table of relative positions."""
+        if self.spec.relative_shape is not None:
+            for layer in self.layers:
+                layer.relative_biases = self.layers[0].relative_biases
 
     @property
     def device(self) -> torch.device:
@@ -76,6 +87,12 @@ class Decoder(nn.Module):
         given."""
         x_BTD = self.run_layers(self.embed(token_ids_BT, type_ids_BT=type_ids_BT))
         return self.tap("output_input", self.final_norm(x_BTD))
+
+    def apply_head(self, x_BTD: Tensor) -> Tensor:
+        """Returns what the head makes of the vectors of whole texts, [B, T, D]: a vector for each
+        text, or one for each token (models/decoder/head.py)."""
+        y: Tensor = self.head(x_BTD, self.embedding.weight)
+        return y
 
     def run_layers(self, x_BTD: Tensor) -> Tensor:
         """Returns the output [B, T, D] of the last layer, from that of `embed`."""

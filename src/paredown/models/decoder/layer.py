@@ -4,6 +4,7 @@ Shapes: B sequences, T tokens, D hidden size, H query heads, K key-value heads, 
 query heads, C columns of a head, N tokens of an expert, E experts.
 """
 
+import torch
 from torch import Tensor, nn
 
 from paredown.models.decoder.attention import HeadMixer, Positions, position_inputs
@@ -33,6 +34,9 @@ class Layer(nn.Module):
         self.tap: Tap = untouched
         self.is_fused = False
         self.mix: ExpertMixer = mix
+        if model.relative_shape is not None:
+            # The table that all layers share.
+            self.relative_biases = nn.Parameter(torch.empty(model.relative_shape))
         sizes = self.spec.norm_sizes(model.hidden_size)
         for role, norm in self.spec.norms.by_role().items():
             self.add_module(role, make_norm(norm, sizes[role]))
@@ -85,8 +89,13 @@ class Layer(nn.Module):
     ) -> Tensor:
         """Computes attention up to the point "o_input", with all heads of a token side by side."""
         q_BHTC, k_BKTC, v_BKTC = self.all_heads(x_BTD)
+        relative = self.spec.attention.relative
         mixer = HeadMixer(
-            attention=self.spec.attention, sinks=self.sinks, tap=self.tap, is_fused=self.is_fused
+            attention=self.spec.attention,
+            sinks=self.sinks,
+            tap=self.tap,
+            is_fused=self.is_fused,
+            biases_RH=None if relative is None else self.relative_biases,
         )
         return mixer.mix(q_BHTC, k_BKTC, v_BKTC, (table, mask_TT))
 

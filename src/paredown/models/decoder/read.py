@@ -4,10 +4,11 @@ dequantized."""
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.norms import make_norm
 from paredown.models.roles import layer_vectors, linear_roles, model_vectors
 
 
@@ -27,11 +28,27 @@ def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
     positions = checkpoint.position_embedding()
     if positions is not None:
         state["position_embedding.weight"] = positions.to_float32()
-    if not checkpoint.spec.is_tied:
+    types = checkpoint.token_type_embedding()
+    if types is not None:
+        state["token_type_embedding.weight"] = types.to_float32()
+    if checkpoint.spec.has_own_output:
         state["output.weight"] = checkpoint.output().dequantize()
     for role in model_vectors(checkpoint.spec):
         state[role] = present(checkpoint.vector(role))
-    return _tensors(state)
+    return _tensors(state | _head_state(checkpoint))
+
+
+def _head_state(checkpoint: Checkpoint) -> dict[str, npt.NDArray[np.float32]]:
+    """Returns the weights, biases and norms of the head by their roles."""
+    head = checkpoint.spec.head
+    if head is None:
+        return {}
+    state = {
+        f"{role}.weight": checkpoint.head_weight(role).dequantize()
+        for role, step in head.steps_by_role().items()
+        if not step.is_tied
+    }
+    return state | {role: present(checkpoint.head_vector(role)) for role in head.vector_sizes()}
 
 
 def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
@@ -44,6 +61,9 @@ def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
         state[f"{role}.weight"] = checkpoint.router(role, layer).to_float32()
     for role in layer_vectors(checkpoint.spec, layer):
         state[role] = present(checkpoint.vector(role, layer))
+    relative = checkpoint.relative_biases()
+    if relative is not None:
+        state["relative_biases"] = relative.to_float32()
     return _tensors(state)
 
 
@@ -57,7 +77,7 @@ def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
 
 def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tensor:
     """Returns the first layer's input, [B, T, D]; only the rows of these tokens are read from the
-    table."""
+    table. All tokens have type 0."""
     embedding = checkpoint.spec.embedding
     table, positions = checkpoint.embedding(), checkpoint.position_embedding()
     x_BTD = table.rows(ids_BT.reshape(-1)).dequantize().reshape(*ids_BT.shape, -1)
@@ -67,7 +87,20 @@ def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tenso
         assert embedding.positions is not None
         first = embedding.positions.offset
         x_BTD = x_BTD + positions.to_float32()[first : first + ids_BT.shape[1]]
-    return torch.from_numpy(x_BTD)
+    types = checkpoint.token_type_embedding()
+    if types is not None:
+        x_BTD = x_BTD + types.to_float32()[0]
+    normed: Tensor = _embedding_norm(checkpoint)(torch.from_numpy(x_BTD))
+    return normed
+
+
+def _embedding_norm(checkpoint: Checkpoint) -> nn.Module:
+    norm = checkpoint.spec.embedding.norm
+    module = make_norm(norm, checkpoint.spec.hidden_size)
+    parts = () if norm is None else norm.parts
+    found = {part: present(checkpoint.vector(f"embedding_norm.{part}")) for part in parts}
+    module.load_state_dict(_tensors(found), assign=True)
+    return module.requires_grad_(False)
 
 
 def present(values: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:

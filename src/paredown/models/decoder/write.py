@@ -22,6 +22,7 @@ from paredown.models.decoder.stored_rows import stored_rows
 from paredown.models.files.folder_files import copy_files, float_config, name_dtype, write_config
 from paredown.models.files.output_folder import Finish, output_folder
 from paredown.models.files.shard_writer import write_shards
+from paredown.models.names import Names
 from paredown.models.roles import layer_vectors, linear_roles, model_vectors
 from paredown.spec.weight import ScaleDType
 
@@ -87,15 +88,26 @@ def decoder_tensors(
     modules that are `coded`."""
     names = source.names
     yield f"{names.embedding}.weight", _values(decoder.embedding.weight)
-    if decoder.spec.position_shape is not None:
-        yield f"{names.position_embedding}.weight", _values(decoder.position_embedding.weight)
+    yield from _tables(decoder, names)
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
         yield from _layer_tensors(decoder, layer, source, coded)
     for role in model_vectors(decoder.spec):
         yield vector_tensor(names, role, None), _values(decoder.get_parameter(role))
-    if not decoder.spec.is_tied:
+    for role, name in names.head.items():
+        yield name, _values(decoder.get_parameter(role))
+    if decoder.spec.has_own_output:
         yield f"{names.output}.weight", _values(decoder.output.weight)
+
+
+def _tables(decoder: Decoder, names: Names) -> Iterator[tuple[str, Floats]]:
+    if decoder.spec.position_shape is not None:
+        yield f"{names.position_embedding}.weight", _values(decoder.position_embedding.weight)
+    if decoder.spec.embedding.num_token_types:
+        yield f"{names.token_type_embedding}.weight", _values(decoder.token_type_embedding.weight)
+    if decoder.spec.relative_shape is not None:
+        biases_RH = decoder.layers[0].get_parameter("relative_biases")
+        yield f"{names.relative_biases}.weight", _values(biases_RH)
 
 
 def _layer_tensors(

@@ -1,6 +1,8 @@
 """BERT (arXiv 1810.04805) and what is built like it: MiniLM, BGE, E5, cross-encoders. Post-norm,
 learned positions, token types, a norm on the embedding, biases."""
 
+from collections.abc import Sequence
+
 from paredown.models.families.encoder_heads import classes, masked_lm_steps
 from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
@@ -54,6 +56,8 @@ def post_norm_spec(
     for no position."""
     fields.must_be_off("is_decoder")
     fields.must_be_off("add_cross_attention")
+    # Concerns the head that predicts masked tokens alone.
+    fields.pass_over("tie_word_embeddings")
     hidden_size = fields.integer("hidden_size")
     num_heads = fields.integer("num_attention_heads")
     if fields.config.get("embedding_size") is not None:
@@ -106,17 +110,15 @@ def _classifier(fields: Fields, spec: ModelSpec) -> NamedHead:
     )
 
 
-def _masked_lm(fields: Fields, spec: ModelSpec) -> NamedHead:
-    return named_head(
-        "sparse",
-        token_steps=masked_lm_steps(
-            spec,
-            activation=fields.activation("hidden_act", "gelu"),
-            dense="cls.predictions.transform.dense",
-            norm="cls.predictions.transform.LayerNorm",
-            bias="cls.predictions.bias",
-        ),
-        pooling=("max_log_relu",),
+def _masked_lm(fields: Fields, spec: ModelSpec) -> Sequence[NamedStep]:
+    return masked_lm_steps(
+        fields,
+        spec,
+        activation=fields.activation("hidden_act", "gelu"),
+        dense="cls.predictions.transform.dense",
+        norm="cls.predictions.transform.LayerNorm",
+        decoder="cls.predictions.decoder",
+        bias="cls.predictions.bias",
     )
 
 

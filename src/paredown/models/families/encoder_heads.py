@@ -33,13 +33,21 @@ def classes(fields: Fields) -> tuple[str, ...]:
 
 
 def masked_lm_steps(
-    spec: ModelSpec, *, activation: HeadActivation, dense: str, norm: str, bias: str
+    fields: Fields,
+    spec: ModelSpec,
+    *,
+    activation: HeadActivation,
+    dense: str,
+    norm: str,
+    decoder: str,
+    bias: str,
 ) -> tuple[NamedStep, NamedStep]:
     """Returns the steps of a head that predicts masked tokens: a linear layer with activation and
-    norm, and the embedding's table with a bias of its own."""
+    norm, then the embedding's table, or one of its own, with a bias."""
+    is_tied = fields.flag("tie_word_embeddings", True)
     own = spec.embedding.norm or Norm(kind="layer", eps=spec.last_norm.eps)
     transform = HeadStep(size=spec.hidden_size, activation=activation, norm=own)
     return (
         NamedStep(step=transform, module=dense, norm=norm),
-        NamedStep(step=HeadStep(size=spec.vocab_size, is_tied=True), module="", bias=bias),
+        NamedStep(step=HeadStep(size=spec.vocab_size, is_tied=is_tied), module=decoder, bias=bias),
     )

@@ -1,14 +1,15 @@
 """Family: the config fields and tensor names of one `model_type`. It is data without behaviour."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paredown.models.families.fields import Fields
 from paredown.models.families.gguf_rows import GGUFRows
-from paredown.models.families.named_head import NamedHead
+from paredown.models.families.named_head import NamedHead, NamedStep
 from paredown.spec.model import ModelSpec
 
-HeadReader = Callable[[Fields, ModelSpec], NamedHead]
+ReadHead = Callable[[Fields, ModelSpec], NamedHead]
+ReadSteps = Callable[[Fields, ModelSpec], Sequence[NamedStep]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Family:
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
     `renamed`    regular expressions of parts of names in older files, and what stands there now
     `classifier` the head of its class for sequence classification, None where there is none
-    `masked_lm`  the head of its class that predicts masked tokens, with SPLADE's maxima
+    `masked_lm`  the steps of its class that predicts masked tokens
     `gguf`       what it is called in a GGUF file, None where it is neither read nor written
     `left_out`   what of it a spec cannot say, for people: such a family is costed and never run
     """
@@ -72,8 +73,8 @@ class Family:
     noted: tuple[str, ...] = ()
     ignorable: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
-    classifier: HeadReader | None = None
-    masked_lm: HeadReader | None = None
+    classifier: ReadHead | None = None
+    masked_lm: ReadSteps | None = None
     config_fields: Mapping[str, str] = field(default_factory=dict)
     gguf: GGUFRows | None = None
     left_out: str | None = None

@@ -19,8 +19,8 @@ MAX_TOKENIZER_BYTES = 256 * MEBI
 def read_json_object(
     path: Path, max_bytes: int = MAX_CONFIG_BYTES, folder: Path | None = None
 ) -> dict[str, object]:
-    """Returns the JSON object in `path`, a file of the model in `folder`, by default the file's own.
-    Raises CheckpointError if there is none."""
+    """Returns the JSON object in `path`, a file of the model in `folder`, by default the file's
+    own. Raises CheckpointError if there is none."""
     value = _read_json(path, max_bytes, folder)
     if not isinstance(value, dict):
         raise _wrong_kind(path, "object", value)

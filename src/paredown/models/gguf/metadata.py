@@ -117,7 +117,7 @@ def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
 def _read_back(spec: ModelSpec, rows: GGUFRows, metadata: Metadata) -> ModelSpec:
     """Returns the model that a file with these metadata is read as."""
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (spec.vocab_size, spec.hidden_size)}
-    if not spec.is_tied:
+    if spec.has_own_output:
         shapes[OUTPUT] = shapes[EMBEDDING]
     layer = spec.layers[0]
     for role in layer.linear_shapes(spec.hidden_size):

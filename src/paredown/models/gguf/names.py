@@ -80,7 +80,7 @@ def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
     """Yields every tensor of the model once, layer by layer; a tied output layer is omitted."""
     table = (spec.vocab_size, spec.hidden_size)
     yield _outside_layers(EMBEDDING, f"{names.embedding}.weight", "embedding", table)
-    if not spec.is_tied:
+    if spec.has_own_output:
         yield _outside_layers(OUTPUT, f"{names.output}.weight", "output", table)
     for role, size in model_vectors(spec).items():
         yield GGUFTensor(

@@ -141,9 +141,7 @@ def _classifier(folder: _Folder) -> FoundEncoder:
     return FoundEncoder(
         spec=replace(spec, output=None, head=named.head),
         head=named,
-        settings=replace(
-            settings, labels=labels, activation=_activation(folder, len(labels))
-        ),
+        settings=replace(settings, labels=labels, activation=_activation(folder, len(labels))),
     )
 
 

@@ -13,7 +13,7 @@ from paredown.models.files.safetensors_file import MappedTensors, read_safetenso
 from paredown.models.files.shards import SINGLE_NAME
 from paredown.models.files.whole_file import is_there
 from paredown.models.heads.module_list import Module
-from paredown.spec.head import HeadActivation, HeadStep, PoolingKind
+from paredown.spec.head import HeadActivation, HeadKind, HeadStep, PoolingKind
 
 # In the order in which several kinds lie one after the other.
 _OLD_POOLINGS: Mapping[str, PoolingKind] = {
@@ -46,7 +46,7 @@ _EMPTY = ("Transformer", "MLMTransformer", "Dropout", "MultiVectorMask")
 
 @dataclass(kw_only=True)
 class _Parts:
-    """What the modules read so far come to."""
+    """The head so far, as modules are read one by one."""
 
     pooling: tuple[PoolingKind, ...] = ()
     pools_prompt: bool = True
@@ -112,10 +112,10 @@ def _read_pooling(fields: Fields, parts: _Parts) -> None:
         parts.pooling = tuple(asked) or ("mean",)
         return
     listed = modes if isinstance(modes, list) else [modes]
-    unknown = [one for one in listed if one not in _POOLINGS]
-    if unknown or not listed:
+    found = [_POOLINGS.get(str(one)) for one in listed]
+    parts.pooling = tuple(kind for kind in found if kind is not None)
+    if not parts.pooling or len(parts.pooling) != len(listed):
         raise fields.wrong("pooling_mode", f"one or several of {', '.join(_POOLINGS)}")
-    parts.pooling = tuple(_POOLINGS[one] for one in listed)
 
 
 def _read_splade(fields: Fields, parts: _Parts, masked_lm: Sequence[NamedStep] | None) -> None:
@@ -177,7 +177,9 @@ def _read_file(path: Path, module: Module) -> MappedTensors:
 
 
 def _put_together(parts: _Parts, hidden_size: int) -> ModuleHead:
-    kind = "sparse" if parts.is_sparse else "embedding" if parts.pooling else "token_vectors"
+    kind: HeadKind = (
+        "sparse" if parts.is_sparse else "embedding" if parts.pooling else "token_vectors"
+    )
     named = named_head(
         kind,
         token_steps=parts.token_steps,
