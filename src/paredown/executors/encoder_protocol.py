@@ -18,10 +18,12 @@ EncoderOutput = Literal["head", "tokens"]
 @dataclass(frozen=True, kw_only=True)
 class TokenText:
     """A text as tokens, with the special tokens that belong to it. `type_ids` are the segments of a
-    pair; None means that all are 0."""
+    pair; None means that all are 0. The last `num_unseen` tokens see the others, but no token sees
+    them: a query of ColBERT is filled up with such tokens."""
 
     token_ids: Sequence[int]
     type_ids: Sequence[int] | None = None
+    num_unseen: int = 0
 
 
 class EncoderExecutor(Protocol):

@@ -14,6 +14,7 @@ from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.text.chat_templates import ChatTemplates
 from paredown.models.text.clean_up import clean_up
+from paredown.models.text.pair_form import PairForm
 from paredown.models.text.token_lengths import max_token_bytes
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
 from paredown.models.text.tokenizer_files import (
@@ -128,6 +129,12 @@ class Tokenizer:
         """Returns the most bytes of text that a token stands for; None where unknown. The first
         call takes 0.1 s for the largest vocabularies."""
         return max_token_bytes(self._library, self.token_texts)
+
+    @cached_property
+    def pair_form(self) -> PairForm:
+        """Returns what stands around and between two texts. Raises RequestError for a tokenizer
+        that is confined to a process of its own."""
+        return PairForm.of_encoded(*self._library.encode_pair("a", "a"))
 
     @property
     def encodes_here(self) -> bool:

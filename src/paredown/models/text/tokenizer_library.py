@@ -181,6 +181,22 @@ class TokenizerLibrary:
             raise _failed(error, self._where) from error
         return whole.ids, whole.special_tokens_mask
 
+    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int], list[int | None]]:
+        """Returns the ids of two texts in one with those that the post-processor adds, the segment
+        of each id, and the text that it belongs to (0, 1 or None). Raises RequestError, and for a
+        tokenizer that is confined to a process of its own."""
+        if not self._encodes_here:
+            raise RequestError(
+                "this tokenizer does not encode pairs of texts",
+                seen=f"{self._where}: its expressions may take time without end",
+                remedy="Use a model with one of the usual tokenizers.",
+            )
+        try:
+            whole = self._library.encode(first, second, add_special_tokens=True)
+        except BaseException as error:
+            raise _failed(error, self._where) from error
+        return whole.ids, whole.type_ids, whole.sequence_ids
+
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """Returns the text of the ids. Raises RequestError."""
         try:
