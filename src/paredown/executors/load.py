@@ -7,7 +7,9 @@ core never imports torch.
 from collections.abc import Callable
 from typing import Protocol
 
-from paredown.errors import ConfigError
+from paredown.errors import ConfigError, UnsupportedError
+from paredown.executors.encoder_checks import check_encodes
+from paredown.executors.encoder_protocol import EncoderExecutor
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import ExecutorName, RunOptions
 from paredown.kernels.native_model import NativeModel
@@ -47,6 +49,25 @@ def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
     return _STARTERS[name](checkpoint, options)
 
 
+def load_encoder(checkpoint: Checkpoint, options: RunOptions | None = None) -> EncoderExecutor:
+    """Loads the weights of a model with a head; `options` None means RunOptions().
+
+    Raises UnsupportedError for a model without a head, and for one that the executor does not run.
+    Raises CapacityError, before loading, if it does not fit, and ConfigError for options that it
+    cannot have.
+    """
+    options = RunOptions() if options is None else options
+    check_encodes(checkpoint.spec)
+    name = options.executor_name
+    if name not in _ENCODERS:
+        raise UnsupportedError(
+            "this executor runs no encoders",
+            seen=name,
+            remedy=f"Use {', '.join(_ENCODERS)}.",
+        )
+    return _ENCODERS[name](checkpoint, options)
+
+
 def run_native_model(model: NativeModel, kv: KVSpec) -> LoadedExecutor:
     """Returns an executor over a native model that was filled without a checkpoint."""
     from paredown.executors.native.native_executor import NativeExecutor
@@ -66,6 +87,15 @@ def _start_torch(checkpoint: Checkpoint, options: RunOptions) -> Loading:
     return TorchLoading.start(checkpoint, options)
 
 
+def _torch_encoder(checkpoint: Checkpoint, options: RunOptions) -> EncoderExecutor:
+    from paredown.executors.torch.torch_encoder import load_torch_encoder
+
+    return load_torch_encoder(checkpoint, options)
+
+
+_ENCODERS: dict[ExecutorName, Callable[[Checkpoint, RunOptions], EncoderExecutor]] = {
+    "torch": _torch_encoder,
+}
 _STARTERS: dict[ExecutorName, Callable[[Checkpoint, RunOptions], Loading]] = {
     "native": _start_native,
     "torch": _start_torch,

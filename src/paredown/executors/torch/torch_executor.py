@@ -4,8 +4,6 @@ Everything is computed in float32, in any stored format; keys and values are rea
 row's bits do not depend on what else a step computes (tiles.py, docs/internals/exactness.md).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +16,10 @@ from paredown.executors.sampler import SamplingState
 from paredown.executors.torch.drafts import check_drafts, write_drafts
 from paredown.executors.torch.paged_decoder import PagedDecoder
 from paredown.executors.torch.pages import Pages
+from paredown.executors.torch.process import on_threads, torch_arithmetic
 from paredown.executors.torch.slice_rules import check_slices
 from paredown.executors.torch.tile_graphs import TileGraphs
 from paredown.executors.torch.tiles import Tiles
-from paredown.kernels.probe import processor_name
 from paredown.kernels.thread_plan import MAX_DECODE_TOKENS, ThreadPlan
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.device import exact_products
@@ -84,22 +82,8 @@ class TorchExecutor:
 
     @property
     def arithmetic(self) -> dict[str, str]:
-        """PyTorch's build and the device that it runs on. Its libraries do not promise the same
-        order of sums for other numbers of CPU threads."""
-        if self._device == "cuda":
-            return {
-                "executor": "torch",
-                "torch": torch.__version__,
-                "cuda": str(torch.version.cuda),
-                "processor": torch.cuda.get_device_name(),
-            }
-        return {
-            "executor": "torch",
-            "torch": torch.__version__,
-            "isa": torch.backends.cpu.get_cpu_capability(),
-            "processor": processor_name(),
-            "threads": f"{self._threads.prefill}, {self._threads.decode}",
-        }
+        """PyTorch's build and the device that it runs on (process.py)."""
+        return torch_arithmetic(self._device, self._threads)
 
     @property
     def weight_bytes(self) -> int:
@@ -143,7 +127,7 @@ class TorchExecutor:
         num_tokens = sum(len(part.token_ids) for part in slices)
         is_decode = num_tokens <= MAX_DECODE_TOKENS
         num_threads = self._threads.decode if is_decode else self._threads.prefill
-        with torch.inference_mode(), exact_products(), _on_threads(num_threads):
+        with torch.inference_mode(), exact_products(), on_threads(num_threads):
             tiles = Tiles.of(slices, self._num_sink_pages, self._device)
             logits_LV: npt.NDArray[np.float32] = self._paged.logits(tiles).cpu().numpy()
         return logits_LV
@@ -162,13 +146,3 @@ class TorchExecutor:
         the model's logits are not finite."""
         check_drafts(slices, states, num_draft_tokens, self._context.max_request_tokens)
         return write_drafts(self.step, self._sampler, slices, states, num_draft_tokens)
-
-
-@contextmanager
-def _on_threads(num_threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
