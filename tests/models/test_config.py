@@ -58,7 +58,11 @@ CONFIGS: dict[str, dict[str, object]] = {
     # Published configs leave the other sizes out.
     "gemma3_text": {"num_hidden_layers": 2},
     "gpt_oss": {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2},
-    "bert": ENCODER,
+    **dict.fromkeys(
+        ("bert", "roberta", "xlm-roberta", "camembert", "mpnet", "nomic_bert", "modernbert"),
+        ENCODER,
+    ),
+    "distilbert": {"vocab_size": 300, "dim": 64, "hidden_dim": 96, "n_layers": 2, "n_heads": 4},
     "gpt2": {"vocab_size": 300, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
     "opt": {
         "vocab_size": 300,

@@ -1,4 +1,4 @@
-"""What every encoder refuses: models without a head, and texts beyond the model."""
+"""Checks that every encoder makes: the model has a head, and texts are within the model."""
 
 from collections.abc import Sequence
 
@@ -31,6 +31,10 @@ def check_texts(spec: ModelSpec, texts: Sequence[TokenText]) -> None:
             raise ValueError(
                 f"text {number} has tokens outside 0 to {spec.vocab_size - 1}: "
                 f"{min(text.token_ids)} to {max(text.token_ids)}"
+            )
+        if not 0 <= text.num_unseen < num_tokens:
+            raise ValueError(
+                f"text {number} has {text.num_unseen} unseen tokens, of {num_tokens} in all"
             )
         if text.type_ids is None:
             continue

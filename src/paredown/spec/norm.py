@@ -9,15 +9,16 @@ NormKind = Literal["rms", "layer"]
 @dataclass(frozen=True, kw_only=True)
 class Norm:
     """A normalization over the last dimension. It multiplies by `weight + offset`: Gemma stores
-    weights minus one. LayerNorm also adds a bias."""
+    weights minus one. LayerNorm also adds a bias, unless it is not `is_biased` (ModernBERT)."""
 
     kind: NormKind
     eps: float
     offset: float = 0.0
+    is_biased: bool = True
 
     @property
     def has_bias(self) -> bool:
-        return self.kind == "layer"
+        return self.kind == "layer" and self.is_biased
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -34,7 +34,8 @@ def test_token_vectors_equal_transformers(name: str, tmp_path: Path) -> None:
         with torch.no_grad():
             expected = theirs.base_model(ids).last_hidden_state
             found = ours.encode(ids)
-        assert (expected - found).abs().max() <= TOLERANCE
+        scale = max(1.0, expected.abs().max().item())
+        assert (expected - found).abs().max() <= TOLERANCE * scale
         assert torch.cosine_similarity(expected, found, dim=-1).min() >= 0.99999
 
 

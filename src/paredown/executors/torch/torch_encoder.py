@@ -80,7 +80,7 @@ class TorchEncoder:
         types_BT = None if text.type_ids is None else torch.tensor([list(text.type_ids)])
         if not self.spec.embedding.num_token_types:
             types_BT = None
-        y: Tensor = self._decoder.encode(ids_BT, types_BT)
+        y: Tensor = self._decoder.encode(ids_BT, types_BT, text.num_unseen)
         if output == "head":
             y = self._decoder.apply_head(y)
         rows: npt.NDArray[np.float32] = y.reshape(-1, y.shape[-1]).cpu().numpy()

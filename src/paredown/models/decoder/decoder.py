@@ -82,10 +82,12 @@ class Decoder(nn.Module):
         """Returns the logits [B, T, V] of each position's next token."""
         return self.predict(self.run_layers(self.embed(token_ids_BT)))
 
-    def encode(self, token_ids_BT: Tensor, type_ids_BT: Tensor | None = None) -> Tensor:
+    def encode(
+        self, token_ids_BT: Tensor, type_ids_BT: Tensor | None = None, num_unseen: int = 0
+    ) -> Tensor:
         """Returns the vector [B, T, D] of each token, after the final norm. Types are 0 unless
-        given."""
-        x_BTD = self.run_layers(self.embed(token_ids_BT, type_ids_BT=type_ids_BT))
+        given. The last `num_unseen` tokens of each text are seen by none."""
+        x_BTD = self.run_layers(self.embed(token_ids_BT, type_ids_BT=type_ids_BT), num_unseen)
         return self.tap("output_input", self.final_norm(x_BTD))
 
     def apply_head(self, x_BTD: Tensor) -> Tensor:
@@ -94,11 +96,13 @@ class Decoder(nn.Module):
         y: Tensor = self.head(x_BTD, self.embedding.weight)
         return y
 
-    def run_layers(self, x_BTD: Tensor) -> Tensor:
+    def run_layers(self, x_BTD: Tensor, num_unseen: int = 0) -> Tensor:
         """Returns the output [B, T, D] of the last layer, from that of `embed`."""
-        positions = self.positions(x_BTD.shape[1])
+        num_tokens = x_BTD.shape[1]
+        is_seen_T = torch.arange(num_tokens) < num_tokens - num_unseen
+        positions = self.positions(num_tokens)
         for layer, (table, mask_TT) in zip(self.layers, positions, strict=True):
-            x_BTD = layer(x_BTD, table, mask_TT)
+            x_BTD = layer(x_BTD, table, mask_TT & is_seen_T)
         return x_BTD
 
     def positions(self, num_tokens: int) -> list[Positions]:

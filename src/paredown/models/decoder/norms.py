@@ -25,8 +25,10 @@ class RMSNorm(nn.Module):
 class LayerNorm(nn.LayerNorm):
     """LayerNorm (arXiv 1607.06450), over the last dimension."""
 
-    def __init__(self, size: int, eps: float, offset: float = 0.0) -> None:
-        super().__init__(size, eps=eps)
+    def __init__(
+        self, size: int, eps: float, offset: float = 0.0, *, has_bias: bool = True
+    ) -> None:
+        super().__init__(size, eps=eps, bias=has_bias)
         self.offset = offset
 
     def forward(self, x: Tensor) -> Tensor:
@@ -38,5 +40,6 @@ def make_norm(norm: Norm | None, size: int) -> RMSNorm | LayerNorm | nn.Identity
     """Makes the module of a norm over `size` columns; None changes nothing."""
     if norm is None:
         return nn.Identity()
-    kind = RMSNorm if norm.kind == "rms" else LayerNorm
-    return kind(size, norm.eps, norm.offset)
+    if norm.kind == "rms":
+        return RMSNorm(size, norm.eps, norm.offset)
+    return LayerNorm(size, norm.eps, norm.offset, has_bias=norm.has_bias)

@@ -3,12 +3,11 @@ learned positions, token types, a norm on the embedding, biases."""
 
 from collections.abc import Sequence
 
-from paredown.models.families.encoder_heads import classes, masked_lm_steps
+from paredown.models.families.encoder_heads import masked_lm_steps, two_layer_classifier
 from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
-from paredown.models.families.named_head import NamedHead, NamedStep, named_head
+from paredown.models.families.named_head import NamedHead, NamedStep
 from paredown.spec.attention import Attention
-from paredown.spec.head import HeadStep
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
 from paredown.spec.model import Embedding, LearnedPositions, ModelSpec
@@ -99,14 +98,8 @@ def post_norm_spec(
 
 
 def _classifier(fields: Fields, spec: ModelSpec) -> NamedHead:
-    pooler = HeadStep(size=spec.hidden_size, activation="tanh")
-    return named_head(
-        "classification",
-        pooling=("cls",),
-        steps=(
-            NamedStep(step=pooler, module="{prefix}pooler.dense"),
-            NamedStep(step=HeadStep(size=len(classes(fields))), module="classifier"),
-        ),
+    return two_layer_classifier(
+        fields, spec, dense="{prefix}pooler.dense", activation="tanh", classifier="classifier"
     )
 
 

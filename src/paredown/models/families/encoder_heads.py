@@ -1,10 +1,10 @@
 """Parts of heads that families of encoders share: the labels of a classifier, and the steps of a
 head that predicts masked tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from paredown.models.families.fields import Fields
-from paredown.models.families.named_head import NamedStep
+from paredown.models.families.named_head import NamedHead, NamedStep, named_head
 from paredown.spec.head import HeadActivation, HeadStep
 from paredown.spec.model import ModelSpec
 from paredown.spec.norm import Norm
@@ -43,11 +43,53 @@ def masked_lm_steps(
     bias: str,
 ) -> tuple[NamedStep, NamedStep]:
     """Returns the steps of a head that predicts masked tokens: a linear layer with activation and
-    norm, then the embedding's table, or one of its own, with a bias."""
+    norm, then the embedding's table, or one of its own, with a bias. These are the names of the
+    modules; `bias` that of the last bias."""
     is_tied = fields.flag("tie_word_embeddings", True)
     own = spec.embedding.norm or Norm(kind="layer", eps=spec.last_norm.eps)
     transform = HeadStep(size=spec.hidden_size, activation=activation, norm=own)
     return (
         NamedStep(step=transform, module=dense, norm=norm),
         NamedStep(step=HeadStep(size=spec.vocab_size, is_tied=is_tied), module=decoder, bias=bias),
+    )
+
+
+def two_layer_classifier(
+    fields: Fields,
+    spec: ModelSpec,
+    *,
+    dense: str,
+    activation: HeadActivation,
+    classifier: str,
+) -> NamedHead:
+    """Returns the head of most classifiers: two linear layers on the first token's vector, with an
+    activation between them. These are the names of the modules."""
+    first = HeadStep(size=spec.hidden_size, activation=activation)
+    last = HeadStep(size=len(classes(fields)))
+    steps = (NamedStep(step=first, module=dense), NamedStep(step=last, module=classifier))
+    return named_head("classification", pooling=("cls",), steps=steps)
+
+
+def lm_head_steps(fields: Fields, spec: ModelSpec) -> Sequence[NamedStep]:
+    """Returns the steps of a head that predicts masked tokens as RoBERTa and MPNet have it: exact
+    GELU, whatever the layers have."""
+    return masked_lm_steps(
+        fields,
+        spec,
+        activation="gelu",
+        dense="lm_head.dense",
+        norm="lm_head.layer_norm",
+        decoder="lm_head.decoder",
+        bias="lm_head.bias",
+    )
+
+
+def out_proj_classifier(fields: Fields, spec: ModelSpec) -> NamedHead:
+    """Returns the head of RoBERTa's and MPNet's classifiers."""
+    return two_layer_classifier(
+        fields,
+        spec,
+        dense="classifier.dense",
+        activation="tanh",
+        classifier="classifier.out_proj",
     )

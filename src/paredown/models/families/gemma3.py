@@ -1,5 +1,6 @@
 """Gemma 3's text models (arXiv 2503.19786): Gemma 2's layer with norms of query and key heads in
-place of soft caps. Five of six layers have a window and rotary positions with their own base."""
+place of soft caps. Five of six layers have a window and rotary positions with their own base.
+EmbeddingGemma is such a model whose tokens see later ones."""
 
 from collections.abc import Mapping
 
@@ -29,7 +30,7 @@ _SCALED_BY_HIDDEN_SIZE = 62
 
 
 def read_spec(fields: Fields) -> ModelSpec:
-    fields.must_be_off("use_bidirectional_attention")
+    is_causal = not _is_bidirectional(fields)
     fields.must_be("attn_logit_softcapping", None)
     hidden_size = fields.integer("hidden_size", 2304)
     num_layers = fields.num_layers("num_hidden_layers")
@@ -40,9 +41,12 @@ def read_spec(fields: Fields) -> ModelSpec:
     rotary = read_rotary_by_kind(fields, _THETAS, {SLIDING: "rope_local_base_freq"})
     norm = Norm(kind="rms", eps=fields.number("rms_norm_eps", 1e-6), offset=1.0)
     window = fields.optional_integer("sliding_window", _WINDOW)
+    if window is not None and not is_causal:
+        # Half as many tokens before a token, half behind it, and the token itself.
+        window = window // 2 + 1
     layers = {
-        FULL: _layer(fields, norm, rotary[FULL], None),
-        SLIDING: _layer(fields, norm, rotary[SLIDING], window),
+        FULL: _layer(fields, norm, rotary[FULL], None, is_causal),
+        SLIDING: _layer(fields, norm, rotary[SLIDING], window, is_causal),
     }
     return ModelSpec(
         family="gemma3_text",
@@ -52,14 +56,26 @@ def read_spec(fields: Fields) -> ModelSpec:
         embedding=Embedding(multiplier=hidden_size**0.5),
         layers=tuple(layers[kind] for kind in layer_kinds(fields, num_layers, usual)),
         final_norm=norm,
-        output=Output(
-            is_tied=fields.flag("tie_word_embeddings", True),
-            soft_cap=fields.optional_number("final_logit_softcapping", None),
-        ),
+        output=_output(fields) if is_causal else None,
     )
 
 
-def _layer(fields: Fields, norm: Norm, rotary: Rotary, window: int | None) -> LayerSpec:
+def _is_bidirectional(fields: Fields) -> bool:
+    """Returns whether tokens see later ones (EmbeddingGemma, arXiv 2509.20354)."""
+    name = "use_bidirectional_attention"
+    return fields.config.get(name) is not None and fields.flag(name, False)
+
+
+def _output(fields: Fields) -> Output:
+    return Output(
+        is_tied=fields.flag("tie_word_embeddings", True),
+        soft_cap=fields.optional_number("final_logit_softcapping", None),
+    )
+
+
+def _layer(
+    fields: Fields, norm: Norm, rotary: Rotary, window: int | None, is_causal: bool
+) -> LayerSpec:
     bias = fields.flag("attention_bias", False)
     return LayerSpec(
         attention=Attention(
@@ -68,6 +84,7 @@ def _layer(fields: Fields, norm: Norm, rotary: Rotary, window: int | None) -> La
             head_dim=fields.integer("head_dim", 256),
             rotary=rotary,
             window=window,
+            is_causal=is_causal,
             qkv_bias=bias,
             out_bias=bias,
             scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,

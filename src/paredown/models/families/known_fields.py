@@ -39,6 +39,8 @@ HARMLESS = (
     "summary_*", "id2label", "label2id", "num_labels", "_num_labels", "problem_type",
     "finetuning_task", "classifier_*", "task_specific_params", "type_vocab_size", "is_decoder",
     "pooler_*", "directionality", "sbert_ce_default_activation_function", "sentence_transformers",
+    "decoder_bias", "sparse_pred*", "deterministic_flash_attn", "reference_compile",
+    "repad_logits_with_grad",
     # Sizes to which vectors may be cut; models/heads reads them.
     "is_matryoshka", "matryoshka_dimensions",
     # Generation settings.

@@ -1,6 +1,7 @@
 """The table of supported families, by the `model_type` of their config.json."""
 
 from paredown.models.families.bert import BERT
+from paredown.models.families.distilbert import DISTILBERT
 from paredown.models.families.family import Family
 from paredown.models.families.gemma import GEMMA
 from paredown.models.families.gemma2 import GEMMA2
@@ -14,6 +15,9 @@ from paredown.models.families.llama import LLAMA
 from paredown.models.families.ministral3 import MINISTRAL3
 from paredown.models.families.mistral import MINISTRAL, MISTRAL
 from paredown.models.families.mixtral import MIXTRAL
+from paredown.models.families.modernbert import MODERNBERT
+from paredown.models.families.mpnet import MPNET
+from paredown.models.families.nomic_bert import NOMIC_BERT
 from paredown.models.families.olmo2 import OLMO2, OLMO3
 from paredown.models.families.opt import OPT
 from paredown.models.families.phi import PHI
@@ -22,6 +26,7 @@ from paredown.models.families.qwen2 import QWEN2
 from paredown.models.families.qwen2_moe import QWEN2_MOE
 from paredown.models.families.qwen3 import QWEN3
 from paredown.models.families.qwen3_moe import QWEN3_MOE
+from paredown.models.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from paredown.models.families.smollm3 import SMOLLM3
 from paredown.models.families.starcoder2 import STARCODER2
 
@@ -51,4 +56,11 @@ FAMILIES: dict[str, Family] = {
     "phi": PHI,
     "gpt_oss": GPT_OSS,
     "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": XLM_ROBERTA,
+    "camembert": CAMEMBERT,
+    "mpnet": MPNET,
+    "distilbert": DISTILBERT,
+    "nomic_bert": NOMIC_BERT,
+    "modernbert": MODERNBERT,
 }
