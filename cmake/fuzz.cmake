@@ -5,7 +5,7 @@ target_compile_definitions(fuzz_kernels PRIVATE PAREDOWN_ISA=generic)
 target_compile_options(fuzz_kernels PRIVATE ${PAREDOWN_FLAGS} -O1)
 
 file(GLOB PAREDOWN_FUZZED CONFIGURE_DEPENDS csrc/machine/*.cpp csrc/weights/*.cpp
-     csrc/sampling/*.cpp csrc/model/*.cpp)
+     csrc/sampling/*.cpp csrc/retrieve/*.cpp csrc/model/*.cpp)
 list(APPEND PAREDOWN_FUZZED csrc/check/random_model.cpp)
 set(PAREDOWN_FUZZ_FLAGS ${PAREDOWN_FLAGS} -O1 -g1 -fno-omit-frame-pointer
     -fsanitize=address,undefined -fno-sanitize-recover=all)

@@ -13,6 +13,7 @@
 #include "binding/bind_linear.h"
 #include "binding/bind_lookup.h"
 #include "binding/bind_model.h"
+#include "binding/bind_retrieve.h"
 #include "binding/bind_sampling.h"
 #include "kernels/probe.h"
 #include "machine/hash.h"
@@ -84,6 +85,7 @@ NB_MODULE(_core, m) {
   bind_forms(m);
   bind_linear(m);
   bind_model(m);
+  bind_retrieve(m);
 }
 
 }  // namespace paredown

@@ -46,6 +46,9 @@ void check_sampler(Outcome& outcome);
 // Lookups find what a scan of all texts finds, and nothing of a text that is removed.
 void check_suffix_index(Outcome& outcome);
 
+// Search among vectors finds what a loop finds, in the same bits alone and on more threads.
+void check_retrieve(Outcome& outcome);
+
 // Drafts that are written in one call are those of a step and a draw for each token.
 void check_written_drafts(Outcome& outcome);
 

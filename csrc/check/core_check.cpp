@@ -18,6 +18,7 @@ int main() {
   check_forged(outcome);
   check_sampler(outcome);
   check_suffix_index(outcome);
+  check_retrieve(outcome);
   check_batches(outcome);
   check_gated(outcome);
   check_written_drafts(outcome);

@@ -56,6 +56,10 @@ class OutputError(ParedownError):
     """An output could not be written (it exists already, the disk is full, ...)."""
 
 
+class RetrievalError(ParedownError):
+    """An index of vectors is damaged, or it is not the wanted one."""
+
+
 class TeacherError(ParedownError):
     """A teacher that is asked over HTTP does not answer, refuses, or says nothing of use."""
 

@@ -100,3 +100,9 @@ def test_the_openai_client_of_the_page_gets_an_answer(
     (example,) = blocks("serve.md", "py")
     exec(compile(example.replace("http://localhost:8000", url), "serve.md", "exec"), {})
     assert capsys.readouterr().out.strip()
+
+
+def test_the_examples_of_retrieval_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(blocks("retrieve.md", "python")), "retrieve.md", "exec"), {})
+    assert (tmp_path / "vectors.npy").is_file()

@@ -178,3 +178,47 @@ class SuffixIndex:
 
 class PooledSampler(Sampler):
     def __init__(self, isa: str, num_threads: int) -> None: ...
+
+MAX_VECTOR_DIMS: int
+MAX_VECTORS: int
+VECTOR_UNIT: int
+
+def vector_bytes(dtype: str, num_vectors: int, num_dims: int) -> int: ...
+def pack_vectors(
+    dtype: str,
+    vectors: npt.NDArray[np.float32],
+    values: npt.NDArray[np.uint8],
+    scales: npt.NDArray[np.float32],
+) -> None: ...
+def unpack_vectors(
+    dtype: str,
+    values: npt.NDArray[np.uint8],
+    scales: npt.NDArray[np.float32],
+    vectors: npt.NDArray[np.float32],
+) -> None: ...
+
+class VectorSearch:
+    def __init__(
+        self,
+        isa: str,
+        num_threads: int,
+        dtype: str,
+        num_vectors: int,
+        num_dims: int,
+        values: npt.NDArray[np.uint8],
+        scales: npt.NDArray[np.float32] | None,
+        offsets: npt.NDArray[np.int64] | None,
+    ) -> None: ...
+    def top(
+        self,
+        queries: npt.NDArray[np.float32],
+        scores: npt.NDArray[np.float32],
+        numbers: npt.NDArray[np.int64],
+    ) -> None: ...
+    def top_max_sim(
+        self,
+        tokens: npt.NDArray[np.float32],
+        query_offsets: npt.NDArray[np.int64],
+        scores: npt.NDArray[np.float32],
+        numbers: npt.NDArray[np.int64],
+    ) -> None: ...
