@@ -72,6 +72,14 @@ CONFIGS: dict[str, dict[str, object]] = {
         "num_attention_heads": 4,
         "max_position_embeddings": 128,
     },
+    "t5": {
+        "vocab_size": 300,
+        "d_model": 64,
+        "d_kv": 16,
+        "d_ff": 96,
+        "num_layers": 2,
+        "num_heads": 4,
+    },
 }
 LLAMA3 = {
     "rope_type": "llama3",

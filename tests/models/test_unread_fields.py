@@ -16,7 +16,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from drivers.shared_data import data_folder, needs_data
-from fakes import tiny_encoders, tiny_models
+from fakes import tiny_encoders, tiny_models, tiny_t5
 from fakes.tiny_models import make_model
 from paredown.errors import ParedownError, UnsupportedError
 from paredown.models.checkpoint import Checkpoint
@@ -55,7 +55,11 @@ def fields_of_transformers() -> tuple[str, ...]:
 @cache
 def written(family: str) -> str:
     """The config.json of a tiny model."""
-    config_class, _, sizes = {**tiny_models.CLASSES, **tiny_encoders.CLASSES}[family]
+    config_class, _, sizes = {
+        **tiny_models.CLASSES,
+        **tiny_encoders.CLASSES,
+        **tiny_t5.CLASSES,
+    }[family]
     config: PreTrainedConfig = config_class(**sizes)
     return config.to_json_string(use_diff=False)
 

@@ -41,6 +41,12 @@ def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
     """Starts what `load_executor` does, for a caller with other work before `finish`. Mapped
     weights are verified meanwhile. Raises the same errors."""
     options = RunOptions() if options is None else options
+    if checkpoint.spec.encoder is not None:
+        raise UnsupportedError(
+            "executors have no pages for cross-attention",
+            seen=f"{checkpoint.spec.family}, an encoder-decoder",
+            remedy="Call the PyTorch reference itself (models/decoder/encoder_decoder.py).",
+        )
     name = options.executor_name
     if name not in _STARTERS:
         raise ConfigError(

@@ -79,7 +79,10 @@ def embedding_module(spec: ModelSpec, names: Names) -> Module:
 
 
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
-    """Yields every linear module of the layers once, and the output layer unless it is tied."""
+    """Yields every linear module of the layers once, those of an encoder first, and the output
+    layer unless it is tied."""
+    if spec.encoder is not None:
+        yield from linear_modules(spec.encoder, names.encoder)
     for layer in range(spec.num_layers):
         seen = set()
         shapes = spec.linear_shapes(layer)
@@ -107,8 +110,11 @@ def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
 
 def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yields (name, shape) of each tensor that is never packed: positions, norms, biases and
-    routers. A layer's router comes before its experts, so a config of endless experts fails here.
+    routers, those of an encoder first. A layer's router comes before its experts, so a config of
+    endless experts fails here.
     """
+    if spec.encoder is not None:
+        yield from float_tensors(spec.encoder, names.encoder)
     yield from table_tensors(spec, names)
     for layer in range(spec.num_layers):
         sizes = layer_vectors(spec, layer)

@@ -221,6 +221,12 @@ class Checkpoint:
             return None
         return self.tensors[f"{self.names.relative_biases}.weight"]
 
+    @property
+    def encoder(self) -> "Checkpoint":
+        """The encoder of an encoder-decoder, as a checkpoint of its own in the same files."""
+        assert self.spec.encoder is not None
+        return replace(self, spec=self.spec.encoder, names=self.names.encoder)
+
     def head_weight(self, role: str) -> CoreWeight:
         """Returns the weight of the head's step "head.0", "head.token.0", ..., [out, in]; this is
         the embedding for a step that is tied to it."""

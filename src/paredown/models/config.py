@@ -13,7 +13,8 @@ from paredown.spec.model import ModelSpec
 
 
 def family_from_config(config: Mapping[str, object]) -> Family:
-    """Returns the family that `model_type` names. Raises UnsupportedError for an unknown one."""
+    """Returns the family that `model_type` names, with its names in such a model. Raises
+    UnsupportedError for an unknown one."""
     model_type = Fields(config).text("model_type")
     if model_type not in FAMILIES:
         raise UnsupportedError(
@@ -21,7 +22,8 @@ def family_from_config(config: Mapping[str, object]) -> Family:
             seen=model_type,
             remedy=f"Known model types: {', '.join((*FAMILIES, *WHOLES))}.",
         )
-    return FAMILIES[model_type]
+    family = FAMILIES[model_type]
+    return family if family.variant is None else family.variant(config)
 
 
 def spec_from_config(config: Mapping[str, object]) -> ModelSpec:

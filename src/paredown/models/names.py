@@ -38,8 +38,10 @@ class Names:
         return {self.linear(role, layer): self.fused(role) for role in roles}
 
     def layer_modules(self, spec: ModelSpec) -> list[str]:
-        """Returns the linear modules of all layers, in order."""
-        names = (self.linear(role, layer) for role, layer in linear_places(spec))
+        """Returns the linear modules of all layers, in order, those of an encoder first."""
+        names = [self.linear(role, layer) for role, layer in linear_places(spec)]
+        if spec.encoder is not None:
+            names = [*self.encoder.layer_modules(spec.encoder), *names]
         return list(dict.fromkeys(names))
 
     def num_blocks(self, role: str, layer: LayerSpec) -> int:
@@ -73,6 +75,12 @@ class Names:
         """Returns the name of the table of relative positions that layers share."""
         assert self.family.relative_biases is not None
         return self.prefix + self.family.relative_biases
+
+    @property
+    def encoder(self) -> "Names":
+        """The names of the encoder of an encoder-decoder."""
+        assert self.family.encoder is not None
+        return replace(self, family=self.family.encoder)
 
     @property
     def output(self) -> str:

@@ -12,7 +12,7 @@ class Context:
     """A model and how it runs on texts of any length.
 
     Where `sinks` is given, the sinks and their window replace the layers' own windows. Raises
-    UnsupportedError for learned positions, which cannot be rotated, and ConfigError where sinks
+    UnsupportedError for other than rotary positions, and ConfigError where sinks
     and window exceed the model's context.
     """
 
@@ -25,7 +25,7 @@ class Context:
         if not self.spec.is_rotary:
             raise UnsupportedError(
                 "attention sinks need rotary positions",
-                seen=f"{self.spec.family}, whose positions are learned",
+                seen=f"{self.spec.family}, whose positions are of another kind",
                 remedy="Run this model without --attention-sinks.",
             )
         limit = min((self.spec.max_positions, *self.spec.windows))

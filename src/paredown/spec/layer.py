@@ -7,7 +7,7 @@ from paredown.spec.attention import Attention
 from paredown.spec.experts import Experts
 from paredown.spec.mlp import Mlp
 from paredown.spec.norm import Norms
-from paredown.spec.roles import MLP_ROLES, QKV_ROLES
+from paredown.spec.roles import CROSS_ROLES, MLP_ROLES, QKV_ROLES
 
 Shapes = dict[str, tuple[int, int]]
 Residual = Literal["sequential", "parallel", "parallel_one_norm"]
@@ -21,11 +21,16 @@ class LayerSpec:
     parallel layer (GPT-NeoX) the layer's own input. A parallel layer with one norm (GPT-J, Phi-2)
     has no `norms.mlp`: its MLP reads the same values as attention. The outputs of attention and
     MLP are multiplied by `residual_multiplier` before they are added (Granite).
+
+    `cross` is attention to all tokens of an encoder, between attention and MLP: its queries come
+    from the layer, its keys and values from the encoder's vectors (arXiv 1706.03762). Only
+    sequential layers have it.
     """
 
     attention: Attention
     mlp: Mlp | Experts
     norms: Norms
+    cross: Attention | None = None
     residual: Residual = "sequential"
     residual_multiplier: float = 1.0
 
@@ -52,7 +57,14 @@ class LayerSpec:
     def linear_shapes(self, hidden_size: int) -> Shapes:
         """Returns the shape (out, in) of each linear layer by role, all experts included. Routers
         are not included (`router_shapes`)."""
-        return self.attention.shapes(hidden_size) | self.mlp.shapes(hidden_size)
+        return self._attention_shapes(hidden_size) | self.mlp.shapes(hidden_size)
+
+    def cross_shapes(self, hidden_size: int) -> Shapes:
+        """Returns the shapes (out, in) of cross-attention: cross_q, cross_k, cross_v, cross_o;
+        empty without it."""
+        if self.cross is None:
+            return {}
+        return {f"cross_{role}": shape for role, shape in self.cross.shapes(hidden_size).items()}
 
     def active_shapes(self, hidden_size: int) -> Shapes:
         """Returns the shapes (out, in) of the linear layers that one token passes. The first
@@ -60,7 +72,7 @@ class LayerSpec:
         if not isinstance(self.mlp, Experts):
             return self.linear_shapes(hidden_size)
         chosen = self.mlp.shapes(hidden_size, self.mlp.num_per_token)
-        return self.attention.shapes(hidden_size) | chosen
+        return self._attention_shapes(hidden_size) | chosen
 
     def router_shapes(self, hidden_size: int) -> Shapes:
         """Returns the shapes (out, in) of the router's linear layers; empty without experts."""
@@ -72,6 +84,8 @@ class LayerSpec:
             return self.attention.qkv_bias
         if role == "o":
             return self.attention.out_bias
+        if self.cross is not None and role in CROSS_ROLES:
+            return self.cross.out_bias if role == "cross_o" else self.cross.qkv_bias
         return role in MLP_ROLES and isinstance(self.mlp, Mlp) and self.mlp.bias
 
     def norm_sizes(self, hidden_size: int) -> dict[str, int]:
@@ -89,8 +103,11 @@ class LayerSpec:
         vectors = {
             f"{role}.{part}": sizes[role] for role, norm in norms.items() for part in norm.parts
         }
-        shapes = self.attention.shapes(hidden_size)
+        shapes = self._attention_shapes(hidden_size)
         if isinstance(self.mlp, Mlp):
             shapes |= self.mlp.shapes(hidden_size)
         biased = {role: shape[0] for role, shape in shapes.items() if self.has_bias(role)}
         return vectors | {f"{role}.bias": size for role, size in biased.items()}
+
+    def _attention_shapes(self, hidden_size: int) -> Shapes:
+        return self.attention.shapes(hidden_size) | self.cross_shapes(hidden_size)

@@ -59,6 +59,8 @@ class ModelSpec:
     `final_norm`   None where the last layer ends with a norm of its own (BERT)
     `output`       None for an encoder, whose result is a vector for each token
     `head`         what makes vectors of texts, scores or labels of the token vectors
+    `encoder`      for a decoder that reads a text through cross-attention (T5): the model of that
+                   text's vectors, which shares the embedding
     """
 
     family: str
@@ -70,6 +72,7 @@ class ModelSpec:
     final_norm: Norm | None
     output: Output | None
     head: Head | None = None
+    encoder: "ModelSpec | None" = None
 
     @property
     def is_tied(self) -> bool:
@@ -196,13 +199,16 @@ class ModelSpec:
         return None
 
     def num_linear_parameters(self) -> int:
-        """Counts the weights of the linear layers inside the transformer layers, without
-        embedding, output layer and routers."""
-        return self._sum(lambda layer: _num_weights(layer.linear_shapes(self.hidden_size)))
+        """Counts the weights of the linear layers inside the transformer layers, those of the
+        encoder included, without embedding, output layer and routers."""
+        own = self._sum(lambda layer: _num_weights(layer.linear_shapes(self.hidden_size)))
+        return own + (0 if self.encoder is None else self.encoder.num_linear_parameters())
 
     def num_active_linear_parameters(self) -> int:
-        """Counts those of these weights that one token is multiplied with."""
-        return self._sum(lambda layer: _num_weights(layer.active_shapes(self.hidden_size)))
+        """Counts those of these weights that one token is multiplied with, the encoder's
+        included."""
+        own = self._sum(lambda layer: _num_weights(layer.active_shapes(self.hidden_size)))
+        return own + (0 if self.encoder is None else self.encoder.num_active_linear_parameters())
 
     def num_router_parameters(self) -> int:
         """Counts the weights of routers and shared gates."""
@@ -224,7 +230,12 @@ class ModelSpec:
         vectors += sum(self.vector_sizes().values())
         vectors += 0 if self.head is None else self.head.num_parameters(self.hidden_size)
         vectors += self._num_relative_biases()
-        return num_rows * self.hidden_size + vectors + self.num_router_parameters()
+        own = num_rows * self.hidden_size + vectors + self.num_router_parameters()
+        if self.encoder is None:
+            return own
+        # The table of the embedding is counted once.
+        encoder = self.encoder
+        return own + encoder._num_other_parameters() - encoder.vocab_size * encoder.hidden_size
 
     def _num_relative_biases(self) -> int:
         shape = self.relative_shape

@@ -30,7 +30,7 @@ class Norm:
 class Norms:
     """The norms of a layer by their place; None where there is none.
 
-    `attention`, `mlp`                 on the input of attention and MLP
+    `attention`, `cross`, `mlp`        on the input of attention, cross-attention and MLP
     `q`, `k`                           on queries and keys before rotation, for each head or for all
                                        heads at once (`Attention.norms_span_heads`)
     `attention_output`, `mlp_output`   on their outputs before they are added (Gemma 2, OLMo 2)
@@ -38,6 +38,7 @@ class Norms:
     """
 
     attention: Norm | None = None
+    cross: Norm | None = None
     mlp: Norm | None = None
     q: Norm | None = None
     k: Norm | None = None

@@ -4,10 +4,15 @@ from collections.abc import Collection, Mapping
 
 QKV_ROLES = ("q", "k", "v")
 MLP_ROLES = ("gate", "up", "down")
+# Those of a decoder layer's attention to the tokens of an encoder.
+CROSS_ROLES = ("cross_q", "cross_k", "cross_v", "cross_o")
 # Linear layers that read the same input and whose rows the native core keeps in one weight.
 ROW_GROUPS: Mapping[str, tuple[str, ...]] = {
     "qkv": QKV_ROLES,
     "o": ("o",),
+    "cross_q": ("cross_q",),
+    "cross_kv": ("cross_k", "cross_v"),
+    "cross_o": ("cross_o",),
     "up": ("gate", "up"),
     "down": ("down",),
 }

@@ -78,9 +78,10 @@ class Decoder(nn.Module):
             values.dtype for name, values in self.named_parameters() if name.endswith("norm.weight")
         )
 
-    def forward(self, token_ids_BT: Tensor) -> Tensor:
-        """Returns the logits [B, T, V] of each position's next token."""
-        return self.predict(self.run_layers(self.embed(token_ids_BT)))
+    def forward(self, token_ids_BT: Tensor, encoded_BSD: Tensor | None = None) -> Tensor:
+        """Returns the logits [B, T, V] of each position's next token. `encoded_BSD` are the vectors
+        of S tokens that cross-attention reads."""
+        return self.predict(self.run_layers(self.embed(token_ids_BT), encoded_BSD=encoded_BSD))
 
     def encode(
         self, token_ids_BT: Tensor, type_ids_BT: Tensor | None = None, num_unseen: int = 0
@@ -96,13 +97,15 @@ class Decoder(nn.Module):
         y: Tensor = self.head(x_BTD, self.embedding.weight)
         return y
 
-    def run_layers(self, x_BTD: Tensor, num_unseen: int = 0) -> Tensor:
+    def run_layers(
+        self, x_BTD: Tensor, num_unseen: int = 0, encoded_BSD: Tensor | None = None
+    ) -> Tensor:
         """Returns the output [B, T, D] of the last layer, from that of `embed`."""
         num_tokens = x_BTD.shape[1]
         is_seen_T = torch.arange(num_tokens) < num_tokens - num_unseen
         positions = self.positions(num_tokens)
         for layer, (table, mask_TT) in zip(self.layers, positions, strict=True):
-            x_BTD = layer(x_BTD, table, mask_TT & is_seen_T)
+            x_BTD = layer(x_BTD, table, mask_TT & is_seen_T, encoded_BSD)
         return x_BTD
 
     def positions(self, num_tokens: int) -> list[Positions]:

@@ -1,7 +1,7 @@
 """Layer: one transformer layer of the PyTorch decoder.
 
 Shapes: B sequences, T tokens, D hidden size, H query heads, K key-value heads, O columns of all
-query heads, C columns of a head, N tokens of an expert, E experts.
+query heads, C columns of a head, N tokens of an expert, E experts, S tokens of an encoder.
 """
 
 import torch
@@ -45,9 +45,20 @@ class Layer(nn.Module):
         for role, (num_rows, num_columns) in model.router_shapes(index).items():
             self._place(role, nn.Linear(num_columns, num_rows, bias=False))
 
-    def forward(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x_BTD: Tensor,
+        table: RotationTable | None,
+        mask_TT: Tensor | None,
+        encoded_BSD: Tensor | None = None,
+    ) -> Tensor:
+        """`encoded_BSD` are the vectors that cross-attention reads, of texts of equal length."""
         mixed_BTO = self.mix_heads(self.normed("attention_norm", x_BTD), table, mask_TT)
-        return self.add_mlp(self.add_attention(x_BTD, mixed_BTO), x_BTD)
+        sum_BTD = self.add_attention(x_BTD, mixed_BTO)
+        if self.spec.cross is not None:
+            assert encoded_BSD is not None
+            sum_BTD = self.add_cross(sum_BTD, encoded_BSD)
+        return self.add_mlp(sum_BTD, x_BTD)
 
     def positions(self, num_tokens: int) -> Positions:
         """Returns the rotation table and the mask of the first `num_tokens` tokens."""
@@ -63,6 +74,31 @@ class Layer(nn.Module):
         attention_BTD = self.tap("attention_output", self.project(mixed_BTO))
         sum_BTD = self._added(x_BTD, "attention_output_norm", attention_BTD)
         return self.normed("attention_sum_norm", self.tap("attention_sum", sum_BTD))
+
+    def add_cross(self, x_BTD: Tensor, encoded_BSD: Tensor) -> Tensor:
+        """Returns the residual after cross-attention, in which each token sees all of the
+        encoder's."""
+        cross = self.spec.cross
+        assert cross is not None
+        normed_BTD = self.tap("cross_input", self.normed("cross_norm", x_BTD))
+        encoded_BSD = self.tap("cross_encoded", encoded_BSD)
+        mask_TS = torch.ones(
+            x_BTD.shape[1], encoded_BSD.shape[1], dtype=torch.bool, device=x_BTD.device
+        )
+        mixer = HeadMixer(
+            attention=cross,
+            sinks=None,
+            tap=lambda point, x: self.tap(f"cross_{point}", x),
+            is_fused=self.is_fused,
+        )
+        mixed_BTO = mixer.mix(
+            self._split("cross_q", normed_BTD, cross.head_dim),
+            self._split("cross_k", encoded_BSD, cross.head_dim),
+            self._split("cross_v", encoded_BSD, cross.head_dim),
+            (None, mask_TS),
+        )
+        y_BTD = self.apply_linear("cross_o", self.tap("cross_o_input", mixed_BTO))
+        return x_BTD + self.tap("cross_output", y_BTD)
 
     def add_mlp(self, sum_BTD: Tensor, x_BTD: Tensor | None = None) -> Tensor:
         """Returns the layer's output from the residual after attention. A parallel layer also needs
@@ -111,6 +147,11 @@ class Layer(nn.Module):
             x_BTO = self.normed(f"{role}_norm", x_BTO)
         x_BHTC = x_BTO.view(*x_BTO.shape[:2], -1, attention.head_dim).transpose(1, 2)
         return x_BHTC if attention.norms_span_heads else self.normed(f"{role}_norm", x_BHTC)
+
+    def _split(self, role: str, x_BTD: Tensor, head_dim: int) -> Tensor:
+        """Returns a projection split into heads: [B, heads, T, C]."""
+        x_BTO = self.apply_linear(role, x_BTD)
+        return x_BTO.view(*x_BTO.shape[:2], -1, head_dim).transpose(1, 2)
 
     def mlp(self, x_BTD: Tensor) -> Tensor:
         x_BTD = self.tap("mlp_input", x_BTD)

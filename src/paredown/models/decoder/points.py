@@ -33,6 +33,19 @@ LAYER_POINTS = (
     "mlp_output",
     "mlp_sum",
 )
+# Those of cross-attention, between "attention_sum" and "mlp_input". Keys and values read the
+# encoder's vectors.
+CROSS_POINTS = (
+    "cross_input",
+    "cross_encoded",
+    "cross_q",
+    "cross_k",
+    "cross_v",
+    "cross_scores",
+    "cross_probabilities",
+    "cross_o_input",
+    "cross_output",
+)
 # The points of the whole model: the sum of the embeddings, the output of the last norm, the
 # logits.
 MODEL_POINTS = ("embedding", "output_input", "logits")
@@ -47,6 +60,12 @@ INPUT_POINTS = {
     "up": "mlp_input",
     "down": "down_input",
 }
+CROSS_INPUT_POINTS = {
+    "cross_q": "cross_input",
+    "cross_k": "cross_encoded",
+    "cross_v": "cross_encoded",
+    "cross_o": "cross_o_input",
+}
 # The input of one expert, [N, D].
 EXPERT_INPUT = "input"
 
@@ -54,6 +73,8 @@ EXPERT_INPUT = "input"
 def input_point(role: str) -> str:
     """Returns the point at which a linear layer reads its input, also for experts. The shared
     expert reads what the router reads."""
+    if role in CROSS_INPUT_POINTS:
+        return CROSS_INPUT_POINTS[role]
     owner, own = split_role(role)
     point = INPUT_POINTS[own]
     if not owner or (owner == SHARED and point == "mlp_input"):

@@ -44,6 +44,8 @@ class Family:
     `routers`    "router" and "shared_gate" of a layer with experts -> module
     `norms`      norm role (spec/norm.py) -> module, and "final_norm" and "embedding_norm"
     `embedding`, `position_embedding`, `token_type_embedding`, `relative_biases`, `output`   modules
+    `encoder`    the names of a decoder's encoder, which shares its prefixes and its embedding
+    `variant`    of config.json, the family with its names, where these depend on it (T5)
     `output_aliases`   what Transformers calls the output layer beside its name in the files
     `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
     `layer_lists`   fields of config.json that are lists with an entry for each layer
@@ -66,6 +68,8 @@ class Family:
     position_embedding: str | None = None
     token_type_embedding: str | None = None
     relative_biases: str | None = None
+    encoder: "Family | None" = None
+    variant: "Callable[[Mapping[str, object]], Family] | None" = None
     output: str = "lm_head"
     output_aliases: tuple[str, ...] = ()
     routers: Mapping[str, str] = field(default_factory=dict)

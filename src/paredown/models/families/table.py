@@ -29,6 +29,7 @@ from paredown.models.families.qwen3_moe import QWEN3_MOE
 from paredown.models.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from paredown.models.families.smollm3 import SMOLLM3
 from paredown.models.families.starcoder2 import STARCODER2
+from paredown.models.families.t5 import T5
 
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
@@ -55,6 +56,7 @@ FAMILIES: dict[str, Family] = {
     "olmo3": OLMO3,
     "phi": PHI,
     "gpt_oss": GPT_OSS,
+    "t5": T5,
     "bert": BERT,
     "roberta": ROBERTA,
     "xlm-roberta": XLM_ROBERTA,

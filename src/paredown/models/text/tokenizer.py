@@ -34,8 +34,10 @@ _MAX_IDS = 1 << 31
 class Tokenizer:
     """Encodes and decodes text. `vocab_size` counts added tokens; each of `eos_token_ids` may end a
     text. `prompt_prefix` and `prompt_suffix` are the tokens that the model was trained to see
-    around plain text. `cleans_up` says whether decoding drops spaces before punctuation.
-    `token_texts` is None where tokens have no text of their own."""
+    around plain text. The decoder of an encoder-decoder begins with `decoder_start_token_id`, which
+    is the token that pads texts where no other is named (T5). `cleans_up` says whether decoding
+    drops spaces before punctuation. `token_texts` is None where tokens have no text of their
+    own."""
 
     def __init__(
         self,
@@ -58,6 +60,8 @@ class Tokenizer:
         ]
         bos_ids = [*named[0], *_ids(numbered, "bos_token_id")]
         self.bos_token_id = bos_ids[0] if bos_ids else None
+        starts = [*_ids(numbered, "decoder_start_token_id"), *_ids(numbered, "pad_token_id")]
+        self.decoder_start_token_id = starts[0] if starts else None
         self.eos_token_ids = frozenset([*_ids(numbered, "eos_token_id"), *named[1]])
         self.prompt_prefix, self.prompt_suffix = around
         self.vocab_size = library.vocab_size
