@@ -40,6 +40,8 @@ _ACTIVATIONS: Mapping[str, HeadActivation | None] = {
     "SiLU": "silu",
     "Sigmoid": "sigmoid",
 }
+# What a module reads and writes: the vector of each text, or those of its tokens.
+_OF_TEXTS, _OF_TOKENS = "sentence_embedding", "token_embeddings"
 # Modules without effect once a model is trained.
 _EMPTY = ("Transformer", "MLMTransformer", "Dropout", "MultiVectorMask")
 
@@ -83,7 +85,9 @@ def read_module_head(
         elif module.kind == "SpladePooling":
             _read_splade(module.fields, parts, masked_lm)
         elif module.kind == "Normalize":
-            parts.is_normalized = True
+            # One for vectors of texts has no effect where there are only those of tokens.
+            is_of_tokens = module.fields.text("module_input_name", _OF_TEXTS) == _OF_TOKENS
+            parts.is_normalized = is_of_tokens != bool(parts.pooling)
         elif module.kind == "Dense":
             _read_dense(path, module, parts)
     return _put_together(parts, hidden_size)
@@ -135,6 +139,9 @@ def _read_splade(fields: Fields, parts: _Parts, masked_lm: Sequence[NamedStep] |
 def _read_dense(path: Path, module: Module, parts: _Parts) -> None:
     fields = module.fields
     fields.must_be_off("use_residual")
+    own = _OF_TEXTS if parts.pooling else _OF_TOKENS
+    fields.must_be("module_input_name", own)
+    fields.must_be("module_output_name", own)
     name = fields.text("activation_function", "torch.nn.modules.activation.Tanh")
     kind = name.rpartition(".")[2]
     if not name.startswith("torch.nn.") or kind not in _ACTIVATIONS:

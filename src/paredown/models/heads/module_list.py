@@ -51,7 +51,8 @@ def _module(path: Path, entry: object) -> Module:
             remedy="Only modules of sentence-transformers and PyLate are read; no code of a model "
             "is run.",
         )
-    if folder and (Path(folder).name != folder or not folder.isprintable()):
+    is_name = Path(folder).name == folder and folder != ".." and folder.isprintable()
+    if folder and not is_name:
         raise _wrong(path, folder, "folders inside the checkpoint's")
     kind = name.rpartition(".")[2]
     config: dict[str, object] = {}
