@@ -50,6 +50,15 @@ class Attention {
     scales_ = scales;
   }
 
+  // Added to scores: [heads][2 max_distance + 1], by distance from query to key.
+  void set_relative(Array<float, 2> values) {
+    if (static_cast<int64_t>(values.shape(0)) != shape_.num_heads || values.shape(1) % 2 == 0) {
+      throw std::invalid_argument("relative positions are [heads, 2 * max_distance + 1]");
+    }
+    max_distance_ = static_cast<int64_t>(values.shape(1)) / 2;
+    relative_ = relative_rows({values.data(), values.size()}, max_distance_);
+  }
+
   int64_t num_bytes() const { return pages_.num_bytes(); }
 
   // Token i of `keys` and `values` becomes the one at position start + i.
@@ -69,13 +78,17 @@ class Attention {
     }
   }
 
-  // Sinks are seen with queries of their own.
+  // Sinks are seen with queries of their own; num_keys are those of whole texts, where queries see
+  // later keys.
   void run(Ints starts, Ints lengths, Ints page_offsets, Ints pages, Array<float, 2> queries,
            nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> outputs,
-           std::optional<Array<float, 2>> sink_queries) {
+           std::optional<Array<float, 2>> sink_queries, std::optional<Ints> num_keys) {
     const auto size = static_cast<size_t>(shape_.num_heads * shape_.head_dim);
     if (lengths.size() != starts.size() || page_offsets.size() != starts.size() + 1) {
       throw std::invalid_argument("the slice arrays differ in length");
+    }
+    if (!shape_.is_causal && (!num_keys || num_keys->size() != starts.size())) {
+      throw std::invalid_argument("queries that see later keys want the keys of each text");
     }
     slices_.clear();
     size_t num_tokens = 0;
@@ -90,7 +103,10 @@ class Attention {
         throw std::invalid_argument("starts must be 0 or more and lengths 1 or more");
       }
       check_pages(own, int64_t{starts.data()[s]} + lengths.data()[s]);
-      slices_.push_back({own.data(), starts.data()[s], lengths.data()[s]});
+      const int32_t keys = num_keys ? num_keys->data()[s] : 0;
+      if (!shape_.is_causal && keys < 1) throw std::invalid_argument("a text has no keys");
+      check_pages(own, keys);
+      slices_.push_back({own.data(), starts.data()[s], lengths.data()[s], 0, keys});
       num_tokens += static_cast<size_t>(lengths.data()[s]);
     }
     if (queries.shape(0) != num_tokens || queries.shape(1) != size ||
@@ -104,8 +120,14 @@ class Attention {
     nb::gil_scoped_release release;
     const auto stride = static_cast<int64_t>(size);
     runner_.plan(slices_);
-    runner_.run(view(), {queries.data(), stride, outputs.data(), stride, nullptr,
-                         sink_queries ? sink_queries->data() : nullptr, stride});
+    runner_.run(view(), {queries.data(),
+                         stride,
+                         outputs.data(),
+                         stride,
+                         nullptr,
+                         sink_queries ? sink_queries->data() : nullptr,
+                         stride,
+                         {relative_.empty() ? nullptr : relative_.data(), max_distance_}});
   }
 
  private:
@@ -131,6 +153,8 @@ class Attention {
   AttentionRunner runner_;
   AlignedBuffer pages_;
   std::vector<float> scales_;
+  std::vector<float> relative_;
+  int64_t max_distance_ = 0;
   std::vector<AttentionSlice> slices_;
 };
 
@@ -142,21 +166,22 @@ void bind_attention(nb::module_& m) {
           "__init__",
           [](Attention* self, const std::string& isa, int num_threads, const std::string& kv_dtype,
              int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t window,
-             int64_t num_pages, int64_t num_sinks, float soft_cap) {
-            const AttentionShape shape{num_heads, num_kv_heads, head_dim,
-                                       window,    num_sinks,    soft_cap};
+             int64_t num_pages, int64_t num_sinks, float soft_cap, bool is_causal) {
+            const AttentionShape shape{num_heads, num_kv_heads, head_dim, window,
+                                       num_sinks, soft_cap,     is_causal};
             new (self) Attention(isa, num_threads, kv_dtype, shape, num_pages);
           },
           nb::arg("isa"), nb::arg("num_threads"), nb::arg("kv_dtype"), nb::arg("num_heads"),
           nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("num_pages"),
-          nb::arg("num_sinks") = 0, nb::arg("soft_cap") = 0.0f)
+          nb::arg("num_sinks") = 0, nb::arg("soft_cap") = 0.0f, nb::arg("is_causal") = true)
       .def_prop_ro("num_bytes", &Attention::num_bytes)
       .def("set_scales", &Attention::set_scales, nb::arg("scales"))
+      .def("set_relative", &Attention::set_relative, nb::arg("values"))
       .def("write", &Attention::write, nb::arg("pages"), nb::arg("start"), nb::arg("keys"),
            nb::arg("values"))
       .def("run", &Attention::run, nb::arg("starts"), nb::arg("lengths"), nb::arg("page_offsets"),
            nb::arg("pages"), nb::arg("queries"), nb::arg("outputs"),
-           nb::arg("sink_queries") = nb::none());
+           nb::arg("sink_queries") = nb::none(), nb::arg("num_keys") = nb::none());
 }
 
 }  // namespace paredown

@@ -83,6 +83,13 @@ void bind_model(nb::module_& m) {
       },
       nb::arg("config"), nb::arg("num_threads"), nb::arg("num_tokens"));
 
+  m.def(
+      "encode_bytes",
+      [](const nb::dict& config, int num_threads, int64_t max_tokens) {
+        return encode_bytes(read_config(config), num_threads, max_tokens);
+      },
+      nb::arg("config"), nb::arg("num_threads"), nb::arg("max_tokens"));
+
   nb::class_<Model> model(m, "Model");
   bind_steps(model);
   model
@@ -121,6 +128,15 @@ void bind_model(nb::module_& m) {
              const WeightKind weight_kind = look_up(kWeightKinds, kind, "weight kind");
              model.set_positions(weight_kind, table_bytes(values, weight_kind), offset);
            })
+      .def("set_token_types",
+           [](Model& model, const std::string& kind, AnyMatrix values) {
+             const WeightKind weight_kind = look_up(kWeightKinds, kind, "weight kind");
+             model.set_token_types(weight_kind, table_bytes(values, weight_kind));
+           })
+      .def("set_relative",
+           [](Model& model, Array<float, 2> values) {
+             model.set_relative({values.data(), values.size()});
+           })
       .def("tie_embedding", &Model::tie_embedding)
       .def("check_weights", &Model::check_weights)
       .def("packed_linears", packed_linears)
@@ -146,6 +162,12 @@ void bind_model(nb::module_& m) {
                                    offset);
           },
           nb::arg("kind"), nb::arg("bytes"), nb::arg("offset"), nb::keep_alive<1, 3>())
+      .def(
+          "borrow_token_types",
+          [](Model& model, const std::string& kind, Bytes bytes) {
+            model.borrow_token_types(look_up(kWeightKinds, kind, "weight kind"), bytes_of(bytes));
+          },
+          nb::arg("kind"), nb::arg("bytes"), nb::keep_alive<1, 3>())
       .def(
           "copy_pages", [](Model& model, Ints pairs) { model.copy_pages(ints(pairs)); },
           nb::arg("pairs"));

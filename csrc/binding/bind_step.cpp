@@ -1,12 +1,15 @@
-// What Python sees of steps and of drafts. Numbers come as lists, which cost a step less than
-// arrays made of them.
+// What Python sees of steps, of drafts and of texts that become vectors. Numbers come as lists,
+// which cost a step less than arrays made of them.
 #include "binding/bind_step.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -87,6 +90,31 @@ void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers
   model.step(input, logits.data());
 }
 
+EncodeOutput encode_output(const std::string& name) {
+  if (name == "head") return EncodeOutput::kHead;
+  if (name == "tokens") return EncodeOutput::kTokens;
+  throw std::invalid_argument("the output '" + name + "' is unknown");
+}
+
+// Vectors [rows][size] of whole texts, in memory that the array keeps.
+nb::ndarray<nb::numpy, float, nb::ndim<2>> encode(Model& model, Numbers tokens, Numbers types,
+                                                  Numbers lengths, Numbers num_unseen,
+                                                  const std::string& output) {
+  const EncodeInput input{tokens, types, lengths, num_unseen};
+  const EncodeOutput kind = encode_output(output);
+  model.check(input, kind);
+  const auto num_rows = static_cast<size_t>(model.encoded_rows(input, kind));
+  const auto size = static_cast<size_t>(model.encoded_size(kind));
+  auto memory = std::make_unique_for_overwrite<float[]>(num_rows * size);
+  {
+    nb::gil_scoped_release release;
+    model.encode(input, kind, memory.get());
+  }
+  float* vectors = memory.release();
+  nb::capsule owner(vectors, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return {vectors, {num_rows, size}, owner};
+}
+
 std::vector<std::vector<int32_t>> drafts(Model& model, Numbers tokens, Numbers starts,
                                          Numbers lengths, const nb::list& pages,
                                          Numbers text_lengths,
@@ -111,6 +139,8 @@ void bind_steps(nb::class_<Model>& model) {
   model.def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
             nb::arg("num_logits"), nb::arg("pages"), nb::arg("num_released"),
             nb::arg("text_lengths"), nb::arg("logits"));
+  model.def("encode", encode, nb::arg("tokens"), nb::arg("types"), nb::arg("lengths"),
+            nb::arg("num_unseen"), nb::arg("output"));
   model.def("write_drafts", drafts, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
             nb::arg("pages"), nb::arg("text_lengths"), nb::arg("states"),
             nb::arg("num_draft_tokens"));

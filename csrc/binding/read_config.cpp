@@ -18,6 +18,14 @@ const std::map<std::string, Residual> kResiduals = {
     {"parallel", Residual::kParallel},
     {"parallel_one_norm", Residual::kParallelOneNorm}};
 
+const std::map<std::string, Pooling> kPoolings = {{"cls", Pooling::kCls},
+                                                  {"last", Pooling::kLast},
+                                                  {"mean", Pooling::kMean},
+                                                  {"mean_sqrt_len", Pooling::kMeanSqrtLen},
+                                                  {"weighted_mean", Pooling::kWeightedMean},
+                                                  {"max", Pooling::kMax},
+                                                  {"max_log_relu", Pooling::kMaxLogRelu}};
+
 NormConfig read_norm(nb::handle dict) {
   Fields fields(dict, "a norm");
   NormConfig norm{};
@@ -25,6 +33,11 @@ NormConfig read_norm(nb::handle dict) {
   norm.eps = fields.get<float>("eps");
   fields.finish();
   return norm;
+}
+
+std::optional<NormConfig> read_optional_norm(nb::handle dict) {
+  if (dict.is_none()) return {};
+  return read_norm(dict);
 }
 
 AttentionConfig read_attention(nb::handle dict) {
@@ -42,6 +55,8 @@ AttentionConfig read_attention(nb::handle dict) {
   attention.growth_positions = fields.get<int64_t>("growth_positions");
   attention.norms_span_heads = fields.get<bool>("norms_span_heads");
   attention.soft_cap = fields.get<float>("soft_cap");
+  attention.is_causal = fields.get<bool>("is_causal");
+  attention.max_distance = fields.get<int64_t>("max_distance");
   fields.finish();
   return attention;
 }
@@ -97,6 +112,37 @@ LayerConfig read_layer(nb::handle dict) {
   return layer;
 }
 
+std::vector<HeadStepConfig> read_steps(const nb::list& list) {
+  std::vector<HeadStepConfig> steps;
+  for (nb::handle dict : list) {
+    Fields fields(dict, "a step of the head");
+    HeadStepConfig step{};
+    step.size = fields.get<int64_t>("size");
+    const nb::object activation = fields.take("activation");
+    if (!activation.is_none()) {
+      step.activation = look_up(kActivations, fields.get<std::string>("activation"), "activation");
+    }
+    step.norm = read_optional_norm(fields.take("norm"));
+    step.is_tied = fields.get<bool>("is_tied");
+    fields.finish();
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+HeadConfig read_head(nb::handle dict) {
+  Fields fields(dict, "the head");
+  HeadConfig head{};
+  head.token_steps = read_steps(fields.get<nb::list>("token_steps"));
+  for (const std::string& pooling : fields.get<std::vector<std::string>>("pooling")) {
+    head.pooling.push_back(look_up(kPoolings, pooling, "pooling"));
+  }
+  head.steps = read_steps(fields.get<nb::list>("steps"));
+  head.is_normalized = fields.get<bool>("is_normalized");
+  fields.finish();
+  return head;
+}
+
 }  // namespace
 
 ModelConfig read_config(const nb::dict& options) {
@@ -111,7 +157,12 @@ ModelConfig read_config(const nb::dict& options) {
   config.output_multiplier = fields.get<float>("output_multiplier");
   config.output_soft_cap = fields.get<float>("output_soft_cap");
   config.switch_tokens = fields.get<int64_t>("switch_tokens");
-  config.final_norm = read_norm(fields.take("final_norm"));
+  config.num_token_types = fields.get<int64_t>("num_token_types");
+  config.embedding_norm = read_optional_norm(fields.take("embedding_norm"));
+  config.final_norm = read_optional_norm(fields.take("final_norm"));
+  config.has_output = fields.get<bool>("has_output");
+  const nb::object head = fields.take("head");
+  if (!head.is_none()) config.head = read_head(head);
   for (nb::handle layer : fields.get<nb::list>("layers"))
     config.layers.push_back(read_layer(layer));
   fields.finish();

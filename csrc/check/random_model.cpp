@@ -108,7 +108,7 @@ void fill(Model& model, Random& random, const Case& test) {
     const std::vector<float> table = floats(random, (kContext + 2) * kHidden, 0.0f, 1.0f);
     model.set_positions(WeightKind::kFp32, bytes(table), 2);
   }
-  set_norm(model, random, "final_norm", 0, kHidden, model.config().final_norm.kind);
+  set_norm(model, random, "final_norm", 0, kHidden, model.config().final_norm->kind);
   add_random_linear(model, random, test, "output", 0, kVocab, kHidden);
   for (int64_t layer = 0; layer < model.config().num_layers(); ++layer) {
     fill_layer(model, random, test, layer);

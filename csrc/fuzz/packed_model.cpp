@@ -54,7 +54,7 @@ Packed packed_model(const Case& test) {
     }
   }
   found.norms.push_back({"final_norm", 0, found.config.hidden_size,
-                         found.config.final_norm.kind == NormKind::kLayer});
+                         found.config.final_norm->kind == NormKind::kLayer});
   return found;
 }
 

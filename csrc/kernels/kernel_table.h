@@ -18,7 +18,7 @@ enum class ScaleKind { kFp32, kBf16, kFp16 };
 // The form in which a weight takes its input: as it is, rounded to bf16, or quantized to int8.
 enum class InputKind { kFp32, kBf16, kInt8 };
 enum class NormKind { kRms, kLayer };
-enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kTanh, kSigmoid };
 enum class KvKind { kBf16, kFp32, kInt8, kInt4, kFp8 };
 
 // bf16 in 12 bits, without loss: most of a panel's numbers share few exponents. A block in which
@@ -233,6 +233,17 @@ inline constexpr int kChunkKeys = 512;
 inline constexpr int kTileRows = 16;
 inline constexpr int kTaskRows = 8 * kTileRows;
 
+// Numbers added to the scores of a head at each distance from query to key, times log2(e), in
+// rows of relative_head_floats(max_distance): so that 16 keys are one load wherever they begin,
+// the first and the last number stand kLanes times.
+struct RelativeView {
+  const float* values;  // [heads][...], by distance; null: there are none
+  int64_t max_distance;
+};
+inline constexpr int64_t relative_head_floats(int64_t max_distance) {
+  return 2 * (max_distance + kLanes - 1) + 1;
+}
+
 struct AttentionRows {
   const float* queries;  // [T][query_stride], scaled and rotated
   int64_t query_stride;
@@ -243,6 +254,7 @@ struct AttentionRows {
   // window and the sinks leave free, so that no distance grows with the text.
   const float* sink_queries = nullptr;
   int64_t sink_query_stride = 0;
+  RelativeView relative{};
 };
 
 // Query rows of one sequence over one kv head: row = token * heads_per_kv + head.
@@ -251,7 +263,8 @@ struct AttentionTask {
   int64_t num_released;  // pages behind the sinks that no query sees any more
   int64_t start;         // position of token 0
   int64_t token;         // its row in AttentionRows
-  int64_t window;        // keys a query sees, up to its own; 0: all
+  int64_t window;        // keys are seen at distances below this; 0: at any
+  int64_t num_keys;      // of the text, where queries see later keys as well; 0: they do not
   int64_t num_sinks;     // first keys that every query sees beside them: at most a chunk
   int64_t kv_head;
   int64_t heads_per_kv;

@@ -117,6 +117,8 @@ template <Activation kActivation>
 inline F32x16 activation(F32x16 x) {
   if constexpr (kActivation == Activation::kSilu) return mul(x, sigmoid(x));
   if constexpr (kActivation == Activation::kRelu) return max(x, zero_f());
+  if constexpr (kActivation == Activation::kTanh) return tanh(x);
+  if constexpr (kActivation == Activation::kSigmoid) return sigmoid(x);
   if constexpr (kActivation == Activation::kGelu) {
     const F32x16 half = mul(set_f(0.5f), x);
     return fma(half, erf(mul(x, set_f(0.70710678118654752f))), half);
@@ -148,6 +150,10 @@ void activate(Activation kind, const float* gate, const float* up, float* output
       return activate_with<Activation::kGeluTanh>(gate, up, output, size);
     case Activation::kRelu:
       return activate_with<Activation::kRelu>(gate, up, output, size);
+    case Activation::kTanh:
+      return activate_with<Activation::kTanh>(gate, up, output, size);
+    case Activation::kSigmoid:
+      return activate_with<Activation::kSigmoid>(gate, up, output, size);
   }
 }
 

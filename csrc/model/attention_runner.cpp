@@ -1,6 +1,7 @@
 #include "model/attention_runner.h"
 
 #include <algorithm>
+#include <numbers>
 
 #include "machine/round_up.h"
 
@@ -17,6 +18,13 @@ int64_t first_key(const AttentionTask& task) {
   return std::max(task.num_sinks, task.window > 0 ? position - task.window + 1 : 0);
 }
 
+// The key behind the last one that its last row sees.
+int64_t end_key(const AttentionTask& task) {
+  const int64_t end = task.start + (task.row_end - 1) / task.heads_per_kv + 1;
+  if (task.num_keys == 0) return end;
+  return task.window > 0 ? std::min(end + task.window - 1, task.num_keys) : task.num_keys;
+}
+
 }  // namespace
 
 // Each whole that is split costs more than its part of the total, so that fewer than as many are.
@@ -31,7 +39,7 @@ AttentionMemory attention_memory(const AttentionShape& shape, int num_threads, i
   if (shape.window > 0) {
     // The keys of all tokens of a task begin anywhere in a chunk.
     const int64_t task_tokens = std::min(num_tokens, divide_up(kTaskRows - 1, heads_per_kv) + 1);
-    const int64_t num_keys = shape.window + task_tokens - 1;
+    const int64_t num_keys = (shape.is_causal ? 1 : 2) * shape.window + task_tokens - 1;
     num_chunks = std::min(num_chunks, divide_up(num_keys - 1, kChunkKeys) + 1);
   }
   if (num_threads == 1 || num_chunks < 2) return memory;
@@ -43,6 +51,19 @@ AttentionMemory attention_memory(const AttentionShape& shape, int num_threads, i
   return memory;
 }
 
+// Scores are kept in powers of two (kernels/attention/scratch.h).
+std::vector<float> relative_rows(std::span<const float> values, int64_t max_distance) {
+  const int64_t num_distances = 2 * max_distance + 1;
+  std::vector<float> rows;
+  for (auto head = values.begin(); head != values.end(); head += num_distances) {
+    for (int64_t i = 1 - kLanes; i < num_distances + kLanes - 1; ++i) {
+      const double value = head[std::clamp<int64_t>(i, 0, num_distances - 1)];
+      rows.push_back(static_cast<float>(value * std::numbers::log2e));
+    }
+  }
+  return rows;
+}
+
 AttentionRunner::AttentionRunner(const KernelTable& kernels, ThreadPool& pool, AttentionShape shape)
     : kernels_(kernels),
       pool_(pool),
@@ -51,9 +72,8 @@ AttentionRunner::AttentionRunner(const KernelTable& kernels, ThreadPool& pool, A
 
 // Tiles times blocks, and one more tile for loading a block.
 int64_t AttentionRunner::cost(const AttentionTask& task) const {
-  const int64_t last = task.start + (task.row_end - 1) / task.heads_per_kv;
   const int64_t first = std::max(task.chunk_begin * kChunkKeys, first_key(task));
-  const int64_t end = std::min(last + 1, task.chunk_end * kChunkKeys);
+  const int64_t end = std::min(end_key(task), task.chunk_end * kChunkKeys);
   int64_t num_blocks = std::max<int64_t>(0, divide_up(end, kBlockKeys) - first / kBlockKeys);
   if (task.has_sinks) num_blocks += divide_up(task.num_sinks, kBlockKeys);
   return num_blocks * (divide_up(task.row_end - task.row_begin, kTileRows) + 1);
@@ -77,6 +97,7 @@ void AttentionRunner::plan(std::span<const AttentionSlice> slices) {
         task.start = slice.start;
         task.token = token;
         task.window = shape_.window;
+        task.num_keys = shape_.is_causal ? 0 : slice.num_keys;
         task.num_sinks = shape_.num_sinks;
         task.kv_head = kv_head;
         task.heads_per_kv = heads_per_kv;
@@ -85,9 +106,8 @@ void AttentionRunner::plan(std::span<const AttentionSlice> slices) {
         task.has_sinks = shape_.num_sinks > 0;
         task.partial = -1;
         task.soft_cap = shape_.soft_cap;
-        const int64_t last = slice.start + (task.row_end - 1) / heads_per_kv;
         task.chunk_begin = first_key(task) / kChunkKeys;
-        task.chunk_end = last / kChunkKeys + 1;
+        task.chunk_end = divide_up(end_key(task), kChunkKeys);
         total += cost(task);
         wholes_.push_back(task);
       }

@@ -18,6 +18,8 @@ struct AttentionSlice {
   int64_t start;  // position of the first token
   int64_t num_tokens;
   int64_t num_released = 0;  // see AttentionTask
+  // Of the whole text. Read where the shape is not causal.
+  int64_t num_keys = 0;
 };
 
 struct AttentionShape {
@@ -27,6 +29,7 @@ struct AttentionShape {
   int64_t window;  // 0: none
   int64_t num_sinks = 0;
   float soft_cap = 0.0f;  // of scores; 0: none
+  bool is_causal = true;
 
   auto operator<=>(const AttentionShape&) const = default;
 };
@@ -40,6 +43,10 @@ struct AttentionMemory {
 };
 AttentionMemory attention_memory(const AttentionShape& shape, int num_threads, int64_t num_tokens,
                                  int64_t max_keys);
+
+// What RelativeView has, of [heads][2 max_distance + 1] numbers by distance from query to key, the
+// farthest key before the query first.
+std::vector<float> relative_rows(std::span<const float> values, int64_t max_distance);
 
 class AttentionRunner {
  public:

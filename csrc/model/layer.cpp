@@ -56,7 +56,8 @@ std::vector<LinearSlot> linear_slots(const ModelConfig& config, std::vector<Laye
     if (layer.mlp) writer.add_mlp("", *layer.mlp, layers[i].up, layers[i].down);
     if (layer.experts) writer.add_experts(*layer.experts, layers[i].moe);
   }
-  slots.push_back({"output", 0, &output, config.vocab_size, config.hidden_size});
+  if (config.has_output)
+    slots.push_back({"output", 0, &output, config.vocab_size, config.hidden_size});
   return slots;
 }
 

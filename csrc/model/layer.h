@@ -53,8 +53,8 @@ struct LinearSlot {
   int64_t num_per_token = 0;
 };
 
-// All places: those of the layers in their order, and the output layer. `layers` are as many as the
-// config has, their experts as well.
+// All places: those of the layers in their order, and the output layer where there is one. `layers`
+// are as many as the config has, their experts as well.
 std::vector<LinearSlot> linear_slots(const ModelConfig& config, std::vector<Layer>& layers,
                                      LinearGroup& output);
 

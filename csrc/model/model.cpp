@@ -26,7 +26,8 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
       experts_(kernels_, pool_, linears_, expert_sizes(config_)),
       sampler_(kernels_, pool_),
       sizes_(row_sizes(config_)) {
-  final_norm_.config = config_.final_norm;
+  if (config_.embedding_norm) embedding_norm_.config = *config_.embedding_norm;
+  if (config_.final_norm) final_norm_.config = *config_.final_norm;
   layers_.reserve(config_.layers.size());
   int64_t kv_bytes = 0;
   for (const LayerConfig& layer : config_.layers) {
@@ -36,6 +37,13 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
   }
   kv_ = AlignedBuffer(kv_bytes);
   slots_ = linear_slots(config_, layers_, output_);
+  if (config_.head) {
+    head_ =
+        std::make_unique<HeadRunner>(kernels_, pool_, linears_, *config_.head, config_.hidden_size);
+    for (HeadStep& step : head_->steps()) {
+      slots_.push_back({step.role, 0, &step.linear, step.config.size, step.num_columns});
+    }
+  }
   slots_.push_back({kEmbeddingRole, 0, &embedding_rows_, config_.vocab_size, config_.hidden_size});
   for (size_t i = 0; i < slots_.size(); ++i) slots_by_name_[{slots_[i].layer, slots_[i].role}] = i;
 }
@@ -70,6 +78,8 @@ bool Model::is_long(const StepInput& input, size_t slice) const {
 
 void Model::check(const StepInput& input) {
   if (!are_weights_checked_) check_weights();
+  if (!config_.has_output) fail("a model without an output layer takes no steps");
+  if (!config_.is_causal()) fail("a model whose tokens see later ones takes no steps");
   const size_t num_slices = input.starts.size();
   if (input.lengths.size() != num_slices || input.num_logits.size() != num_slices ||
       input.num_released.size() != num_slices || input.page_offsets.size() != num_slices + 1 ||
@@ -150,7 +160,8 @@ void Model::reserve(int64_t num_tokens) {
 }
 
 int64_t Model::step_bytes() const {
-  int64_t sum = linears_.num_bytes() + experts_.num_bytes();
+  int64_t sum = linears_.num_bytes() + experts_.num_bytes() + text_kv_.num_bytes();
+  if (head_ != nullptr) sum += head_->num_bytes();
   for (const auto& [shape, attention] : attentions_) sum += attention.num_bytes();
   for (const RotaryTable& table : rotary_tables_) sum += table.num_bytes();
   for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &sink_queries_}) {

@@ -1,9 +1,11 @@
-// The native executor: a whole batched step of a decoder-only transformer in one call.
+// The native executor: a whole batched step of a decoder-only transformer in one call, or a batch
+// of whole texts that become vectors.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 
 #include "kernels/kernel_table.h"
 #include "machine/thread_pool.h"
+#include "model/head_runner.h"
 #include "model/layer.h"
 #include "model/step_memory.h"
 #include "sampling/sampler.h"
@@ -57,6 +60,19 @@ struct StepInput {
   std::span<const int32_t> text_lengths = {};
 };
 
+// Whole texts, one after the other.
+struct EncodeInput {
+  std::span<const int32_t> tokens;   // [T]
+  std::span<const int32_t> types;    // [T] token types; empty: all are 0
+  std::span<const int32_t> lengths;  // [texts]
+  // [texts] last tokens that see the others and that no token sees; empty: there are none. Read
+  // where a token sees later ones.
+  std::span<const int32_t> num_unseen = {};
+};
+
+// What the head makes of the texts, or the vectors of their tokens after the final norm.
+enum class EncodeOutput { kHead, kTokens };
+
 class Model {
  public:
   Model(ModelConfig config, Isa isa, ThreadPlan threads);
@@ -74,8 +90,12 @@ class Model {
   void set_kv_scales(int64_t layer, std::span<const float> keys, std::span<const float> values);
   void set_embedding(WeightKind kind, std::span<const uint8_t> bytes);
   void set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
-  // The embedding is tied to the output layer: its rows are read out of that one's panels. One that
-  // is packed on its own is added as the linear layer "embedding".
+  void set_token_types(WeightKind kind, std::span<const uint8_t> bytes);
+  // What layers with relative positions add to scores: [heads][2 max_distance + 1], by distance
+  // from query to key, the farthest key before the query first.
+  void set_relative(std::span<const float> values);
+  // The embedding is tied to the output layer, or to a step of the head: its rows are read out of
+  // that one's panels. One that is packed on its own is added as the linear layer "embedding".
   void tie_embedding();
 
   // As above with what another model had packed; the bytes are not copied and outlive the model.
@@ -83,6 +103,7 @@ class Model {
                      std::span<const uint8_t> bytes);
   void borrow_embedding(WeightKind kind, std::span<const uint8_t> bytes);
   void borrow_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
+  void borrow_token_types(WeightKind kind, std::span<const uint8_t> bytes);
 
   // Throws std::invalid_argument unless every weight is there with the sizes of the config.
   void check_weights();
@@ -103,6 +124,14 @@ class Model {
   // logits: [sum of num_logits][vocab_size]. The input must have passed `check`.
   void step(const StepInput& input, float* logits);
 
+  // As `check`, for `encode`.
+  void check(const EncodeInput& input, EncodeOutput output);
+  // Rows of what `encode` gives, and numbers of a row.
+  int64_t encoded_rows(const EncodeInput& input, EncodeOutput output) const;
+  int64_t encoded_size(EncodeOutput output) const;
+  // vectors: [encoded_rows][encoded_size]. The input must have passed `check`.
+  void encode(const EncodeInput& input, EncodeOutput output, float* vectors);
+
  private:
   struct Row {
     int64_t position;
@@ -115,9 +144,14 @@ class Model {
   void add_layer(const LayerConfig& config);
   RotaryTable* rotary_table(const AttentionConfig& attention);
   bool is_long(const StepInput& input, size_t slice) const;
-  void embed_rows(const StepInput& input);
+  void embed_rows(std::span<const int32_t> tokens, std::span<const int32_t> types);
   void turn(int64_t t);
-  void run_layer(int64_t index, const StepInput& input);
+  void project_heads(int64_t index);
+  void mix_layer(int64_t index);
+  void encode_group(const EncodeInput& group, EncodeOutput output, float* vectors);
+  void check_unseen(const EncodeInput& input) const;
+  void place_texts(const EncodeInput& group);
+  void norm_hidden(const Norm& norm);
   void run_attention_output(int64_t index);
   void run_mlp(int64_t index);
   void run_mlp_into(int64_t index, const OutputRows& output);
@@ -143,8 +177,12 @@ class Model {
   Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
   Table embedding_table(WeightKind kind, std::span<const uint8_t> bytes) const;
   Table position_table(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) const;
+  Table type_table(WeightKind kind, std::span<const uint8_t> bytes) const;
   void put_embedding(Table table);
   void put_positions(Table table, int64_t offset);
+  void check_outer_weights() const;
+  // The output layer, or the tied step of the head; null: there is neither.
+  const LinearGroup* tied_group() const;
   // The packed weight whose rows are those of the embedding; null: it is a table.
   const PackedLinear* packed_embedding() const;
   // The kind of numbers of embedding_row.
@@ -167,7 +205,9 @@ class Model {
   ExpertRunner experts_;
   Sampler sampler_;
   std::vector<Layer> layers_;
+  Norm embedding_norm_;
   Norm final_norm_;
+  std::unique_ptr<HeadRunner> head_;
   LinearGroup output_;
   LinearGroup embedding_rows_;  // empty, or the embedding packed
   std::vector<LinearSlot> slots_;
@@ -176,8 +216,15 @@ class Model {
   bool tied_ = false;
   Table positions_;
   int64_t position_offset_ = 0;
+  Table token_types_;
+  std::vector<float> relative_;       // as RelativeView has it
   bool are_weights_checked_ = false;  // since the last one was added
   AlignedBuffer kv_;
+  // Keys and values of texts that are encoded, of one layer at a time, and the numbers of their
+  // pages in order.
+  AlignedBuffer text_kv_;
+  std::vector<int32_t> text_pages_;
+  bool is_encoding_ = false;
 
   // Working memory of a step, grown when a larger one comes.
   int64_t num_tokens_ = 0;

@@ -40,6 +40,9 @@ void check_attention(const AttentionConfig& attention) {
     fail("long texts turn by as many frequencies as short ones");
   }
   if (!(attention.soft_cap >= 0.0f)) fail("a cap of scores is not negative");
+  if (attention.max_distance < 0 || attention.max_distance > kMaxRelativeDistance) {
+    fail("relative positions tell distances apart up to 65,536 at most");
+  }
   if (attention.growth_positions < 1) fail("queries grow over at least one position");
 }
 
@@ -65,6 +68,43 @@ void check_layer(const LayerConfig& layer) {
   }
   if (layer.mlp) check_row(2, layer.mlp->size, "an MLP");
   if (layer.experts) check_experts(*layer.experts);
+  const bool has_sum_norm = layer.norms[NormRole::kAttentionSum] || layer.norms[NormRole::kMlpSum];
+  if (has_sum_norm && layer.residual != Residual::kSequential) {
+    fail("a sum of attention and MLP beside each other has no norm of its own");
+  }
+}
+
+void check_relative(const ModelConfig& config) {
+  const AttentionConfig* first = config.relative_attention();
+  for (const LayerConfig& layer : config.layers) {
+    const AttentionConfig& attention = layer.attention;
+    if (attention.max_distance == 0) continue;
+    if (attention.max_distance != first->max_distance || attention.num_heads != first->num_heads) {
+      fail("layers share one table of relative positions");
+    }
+    if (config.num_sinks > 0) fail("sinks want rotary positions alone");
+  }
+}
+
+void check_steps(const std::vector<HeadStepConfig>& steps, const ModelConfig& config) {
+  for (const HeadStepConfig& step : steps) {
+    if (!is_size(step.size)) fail("a step of a head has 1 to 2^28 outputs");
+    if (step.norm && step.size % kLanes != 0) {
+      fail("the size of a step of a head that has a norm must be a multiple of 16");
+    }
+    if (step.is_tied && step.size != config.vocab_size) {
+      fail("a step tied to the embedding has an output for each token of the vocabulary");
+    }
+  }
+}
+
+void check_head(const ModelConfig& config) {
+  const HeadConfig& head = *config.head;
+  check_steps(head.token_steps, config);
+  check_steps(head.steps, config);
+  if (head.pooling.empty() && !head.steps.empty()) fail("steps on texts want pooling");
+  const int64_t num_parts = head.pooling.empty() ? 1 : std::ssize(head.pooling);
+  check_row(num_parts, head.token_size(config.hidden_size), "what is pooled");
 }
 
 bool is_one_window(const ModelConfig& config) {
@@ -89,6 +129,18 @@ void check_pages(const ModelConfig& config) {
 
 }  // namespace
 
+bool ModelConfig::is_causal() const {
+  return std::all_of(layers.begin(), layers.end(),
+                     [](const LayerConfig& layer) { return layer.attention.is_causal; });
+}
+
+const AttentionConfig* ModelConfig::relative_attention() const {
+  for (const LayerConfig& layer : layers) {
+    if (layer.attention.max_distance > 0) return &layer.attention;
+  }
+  return nullptr;
+}
+
 int64_t ModelConfig::kept_window() const {
   int64_t largest = 0;
   for (const LayerConfig& layer : layers) {
@@ -109,6 +161,11 @@ void check_config(const ModelConfig& config) {
   if (config.layers.empty()) fail("a model has at least one layer");
   for (const LayerConfig& layer : config.layers) check_layer(layer);
   check_pages(config);
+  check_relative(config);
+  if (config.head) check_head(config);
+  if (config.num_token_types < 0 || config.num_token_types > kMaxSize) {
+    fail("there are 0 to 2^28 token types");
+  }
   if (config.num_sinks < 0 || config.num_sinks > kChunkKeys) fail("too many sinks");
   if (config.num_sinks > 0 && !is_one_window(config)) {
     fail("sinks want one window of all layers and rotary positions");

@@ -17,6 +17,7 @@ namespace paredown {
 inline constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;
 inline constexpr int64_t kMaxHeadDim = int64_t{1} << 16;
 inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
+inline constexpr int64_t kMaxRelativeDistance = int64_t{1} << 16;
 inline constexpr int64_t kMaxKvBytes = int64_t{1} << 56;
 
 struct NormConfig {
@@ -25,8 +26,17 @@ struct NormConfig {
 };
 
 // The norms that a layer may have, each or not. Those of the outputs come before a sublayer's
-// output is added to its input.
-enum class NormRole { kAttention, kMlp, kAttentionOutput, kMlpOutput, kQuery, kKey };
+// output is added to its input, those of the sums after it (post-norm).
+enum class NormRole {
+  kAttention,
+  kMlp,
+  kAttentionOutput,
+  kMlpOutput,
+  kAttentionSum,
+  kMlpSum,
+  kQuery,
+  kKey
+};
 
 struct NormRow {
   NormRole role;
@@ -35,11 +45,13 @@ struct NormRow {
 };
 
 // By NormRole.
-inline constexpr std::array<NormRow, 6> kNormRows = {{
+inline constexpr std::array<NormRow, 8> kNormRows = {{
     {NormRole::kAttention, "attention_norm", false},
     {NormRole::kMlp, "mlp_norm", false},
     {NormRole::kAttentionOutput, "attention_output_norm", false},
     {NormRole::kMlpOutput, "mlp_output_norm", false},
+    {NormRole::kAttentionSum, "attention_sum_norm", false},
+    {NormRole::kMlpSum, "mlp_sum_norm", false},
     {NormRole::kQuery, "q_norm", true},
     {NormRole::kKey, "k_norm", true},
 }};
@@ -68,7 +80,7 @@ struct AttentionConfig {
   int64_t num_heads;
   int64_t num_kv_heads;
   int64_t head_dim;
-  int64_t window;  // 0: none
+  int64_t window;  // keys are seen at distances below this; 0: at any
   // Of the first dimensions of a head, twice as many as there are frequencies. Empty: no rotary
   // positions.
   std::vector<float> inverse_frequencies;
@@ -82,6 +94,10 @@ struct AttentionConfig {
   // Norms of queries and of keys are taken over all heads at once, not over each.
   bool norms_span_heads = false;
   float soft_cap = 0.0f;  // scores become cap * tanh(score / cap); 0: they stay
+  bool is_causal = true;  // no row sees a later key
+  // Relative positions (T5, arXiv 1910.10683): numbers by head and distance are added to scores,
+  // and all distances from this one on have the same. 0: there are none.
+  int64_t max_distance = 0;
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
@@ -136,6 +152,37 @@ struct LayerConfig {
   }
 };
 
+// How the vectors of a text's tokens become one (src/paredown/spec/head.py).
+enum class Pooling { kCls, kLast, kMean, kMeanSqrtLen, kWeightedMean, kMax, kMaxLogRelu };
+
+// A linear layer, then an activation, then a norm.
+struct HeadStepConfig {
+  int64_t size;
+  std::optional<Activation> activation;
+  std::optional<NormConfig> norm;
+  bool is_tied;  // its weight is the embedding
+};
+
+// What makes vectors, scores or labels of texts from the vectors of their tokens. Mirrors Head
+// (src/paredown/spec/head.py).
+struct HeadConfig {
+  std::vector<HeadStepConfig> token_steps;
+  std::vector<Pooling> pooling;  // side by side; none: there is a vector for each token
+  std::vector<HeadStepConfig> steps;
+  bool is_normalized;
+
+  // Of a token before pooling, of a text before its steps, and of what comes out.
+  int64_t token_size(int64_t hidden_size) const {
+    return token_steps.empty() ? hidden_size : token_steps.back().size;
+  }
+  int64_t pooled_size(int64_t hidden_size) const {
+    return token_size(hidden_size) * (pooling.empty() ? 1 : std::ssize(pooling));
+  }
+  int64_t output_size(int64_t hidden_size) const {
+    return steps.empty() ? pooled_size(hidden_size) : steps.back().size;
+  }
+};
+
 struct ModelConfig {
   int64_t vocab_size;
   int64_t hidden_size;
@@ -145,13 +192,21 @@ struct ModelConfig {
   int64_t num_sinks;
   float embedding_multiplier;  // of the token's vector, before learned positions are added
   float output_multiplier;     // of the logits
-  NormConfig final_norm;
+  std::optional<NormConfig> final_norm;
   std::vector<LayerConfig> layers;
   float output_soft_cap = 0.0f;  // logits become cap * tanh(logit / cap); 0: they stay
   // Longer texts turn by other frequencies from their first token on (longrope); 0: none does.
   int64_t switch_tokens = 0;
+  int64_t num_token_types = 0;  // rows of the table of token types; 0: there is none
+  std::optional<NormConfig> embedding_norm = {};  // on the sum of all tables
+  bool has_output = true;                         // an encoder has no output layer
+  std::optional<HeadConfig> head = {};
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  // Whether steps may come one after the other: no row sees a later one.
+  bool is_causal() const;
+  // Of the layers with relative positions, which share one table; null: there are none.
+  const AttentionConfig* relative_attention() const;
   // Tokens of which some layer still sees keys and values, sinks apart; 0: all.
   int64_t kept_window() const;
 };

@@ -46,19 +46,20 @@ float growth(const AttentionConfig& attention, int64_t position) {
 KvView Model::kv_view(int64_t index) const {
   const LayerConfig& config = layer_config(index);
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  return {config.kv.kind, kv_.as<uint8_t>() + layer.kv_offset, config.attention.num_kv_heads,
-          config.attention.head_dim, config.kv.is_static ? layer.kv_scales.data() : nullptr};
+  uint8_t* pages = is_encoding_ ? text_kv_.as<uint8_t>() : kv_.as<uint8_t>() + layer.kv_offset;
+  return {config.kv.kind, pages, config.attention.num_kv_heads, config.attention.head_dim,
+          config.kv.is_static ? layer.kv_scales.data() : nullptr};
 }
 
-void Model::embed_rows(const StepInput& input) {
+void Model::embed_rows(std::span<const int32_t> tokens, std::span<const int32_t> types) {
   float* hidden = hidden_.as<float>();
   for_rows(num_tokens_, [&](int64_t t) {
     float* row = hidden + t * sizes_.hidden_stride;
     const int64_t position = rows_[static_cast<size_t>(t)].position;
-    kernels_.embed(embedding_kind(),
-                   embedding_row(input.tokens[static_cast<size_t>(t)],
-                                 wide_.as<float>() + t * sizes_.wide_stride),
-                   row, config_.hidden_size, false);
+    kernels_.embed(
+        embedding_kind(),
+        embedding_row(tokens[static_cast<size_t>(t)], wide_.as<float>() + t * sizes_.wide_stride),
+        row, config_.hidden_size, false);
     if (config_.embedding_multiplier != 1.0f) {
       multiply(row, config_.hidden_size, config_.embedding_multiplier);
     }
@@ -66,6 +67,14 @@ void Model::embed_rows(const StepInput& input) {
       kernels_.embed(positions_.kind,
                      positions_.values + (position + position_offset_) * positions_.row_bytes, row,
                      config_.hidden_size, true);
+    }
+    if (token_types_.num_rows > 0) {
+      const int64_t type = types.empty() ? 0 : types[static_cast<size_t>(t)];
+      kernels_.embed(token_types_.kind, token_types_.values + type * token_types_.row_bytes, row,
+                     config_.hidden_size, true);
+    }
+    if (embedding_norm_.is_there()) {
+      kernels_.norm(embedding_norm_.view(), row, row, config_.hidden_size);
     }
     turn(t);
   });
@@ -237,6 +246,15 @@ void Model::add_sublayer(int64_t index, NormRole role) {
   });
 }
 
+// Norms rows of hidden_ in place, where there is a norm.
+void Model::norm_hidden(const Norm& norm) {
+  if (!norm.is_there()) return;
+  for_rows(num_tokens_, [&](int64_t t) {
+    float* row = hidden_.as<float>() + t * sizes_.hidden_stride;
+    kernels_.norm(norm.view(), row, row, config_.hidden_size);
+  });
+}
+
 void Model::run_attention_output(int64_t index) {
   const int64_t q_size = layer_config(index).attention.q_size();
   auto attended = [&](int64_t t, float*) {
@@ -245,11 +263,13 @@ void Model::run_attention_output(int64_t index) {
   linears_.run(layers_[static_cast<size_t>(index)].out, num_tokens_, attended,
                sublayer_output(index, NormRole::kAttentionOutput));
   add_sublayer(index, NormRole::kAttentionOutput);
+  norm_hidden(layers_[static_cast<size_t>(index)].norms[NormRole::kAttentionSum]);
 }
 
 void Model::run_mlp(int64_t index) {
   run_mlp_into(index, sublayer_output(index, NormRole::kMlpOutput));
   add_sublayer(index, NormRole::kMlpOutput);
+  norm_hidden(layers_[static_cast<size_t>(index)].norms[NormRole::kMlpSum]);
 }
 
 void Model::run_mlp_into(int64_t index, const OutputRows& output) {
@@ -284,18 +304,22 @@ void Model::run_mlp_into(int64_t index, const OutputRows& output) {
   linears_.run(layer.down, num_tokens_, activated, output);
 }
 
-void Model::run_layer(int64_t index, const StepInput& input) {
+// A layer up to its keys and values.
+void Model::project_heads(int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   run_normed(layer.qkv, layer.norms[NormRole::kAttention], num_tokens_,
              rows_of(wide_, sizes_.wide_stride, false));
   rotate_and_store(index);
-  if (index == config_.num_layers() - 1) {
-    keep_asked_rows(input);
-    if (num_tokens_ == 0) return;
-  }
-  layer.attention->run(kv_view(index), {wide_.as<float>(), sizes_.wide_stride,
-                                        attended_.as<float>(), sizes_.wide_stride, nullptr,
-                                        sink_queries_.as<float>(), sizes_.sink_query_stride});
+}
+
+// The rest of it.
+void Model::mix_layer(int64_t index) {
+  AttentionRows rows{
+      wide_.as<float>(), sizes_.wide_stride,        attended_.as<float>(),   sizes_.wide_stride,
+      nullptr,           sink_queries_.as<float>(), sizes_.sink_query_stride};
+  const int64_t max_distance = layer_config(index).attention.max_distance;
+  if (max_distance > 0) rows.relative = {relative_.data(), max_distance};
+  layers_[static_cast<size_t>(index)].attention->run(kv_view(index), rows);
   // Beside each other, the MLP goes first: it reads hidden_ before attention is added.
   if (layer_config(index).residual != Residual::kSequential) {
     run_mlp(index);
@@ -322,9 +346,15 @@ void Model::step(const StepInput& input, float* logits) {
   }
   reserve(num_tokens_);
   for (auto& [shape, attention] : attentions_) attention.plan(slices_);
-  embed_rows(input);
-  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) run_layer(layer, input);
-  if (num_tokens_ == 0) return;
+  embed_rows(input.tokens, {});
+  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
+    project_heads(layer);
+    if (layer == config_.num_layers() - 1) {
+      keep_asked_rows(input);
+      if (num_tokens_ == 0) return;
+    }
+    mix_layer(layer);
+  }
   const int64_t vocab_size = config_.vocab_size;
   run_normed(output_, final_norm_, num_tokens_,
              {logits, vocab_size, false, false, false, Activation::kRelu});

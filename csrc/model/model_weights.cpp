@@ -87,7 +87,8 @@ Layer& Model::layer_at(int64_t layer) {
 }
 
 const LinearSlot& Model::linear_slot(const std::string& role, int64_t layer) const {
-  const int64_t owner = role == "output" || role == kEmbeddingRole ? 0 : layer;
+  const bool is_outside = role == "output" || role == kEmbeddingRole || role.starts_with("head.");
+  const int64_t owner = is_outside ? 0 : layer;
   if (owner < 0 || owner >= config_.num_layers()) fail("no layer " + std::to_string(layer));
   const auto found = slots_by_name_.find({owner, role});
   if (found == slots_by_name_.end()) fail("unknown linear role '" + role + "'");
@@ -95,7 +96,13 @@ const LinearSlot& Model::linear_slot(const std::string& role, int64_t layer) con
 }
 
 Norm& Model::norm_slot(const std::string& role, int64_t layer) {
-  if (role == "final_norm") return final_norm_;
+  if (role == "final_norm" && config_.final_norm) return final_norm_;
+  if (role == "embedding_norm" && config_.embedding_norm) return embedding_norm_;
+  if (head_ != nullptr) {
+    for (HeadStep& step : head_->steps()) {
+      if (role == step.role + ".norm" && step.config.norm) return step.norm;
+    }
+  }
   Layer& target = layer_at(layer);
   for (const NormRow& row : kNormRows) {
     if (role != row.name) continue;
@@ -161,6 +168,14 @@ Table Model::position_table(WeightKind kind, std::span<const uint8_t> bytes, int
   return table;
 }
 
+Table Model::type_table(WeightKind kind, std::span<const uint8_t> bytes) const {
+  Table table = make_table(kind, bytes);
+  if (config_.num_token_types == 0 || table.num_rows != config_.num_token_types) {
+    fail("the table of token types has the wrong size");
+  }
+  return table;
+}
+
 void Model::put_embedding(Table table) {
   embedding_ = std::move(table);
   tied_ = false;
@@ -188,11 +203,44 @@ void Model::set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64
   put_positions(copied(position_table(kind, bytes, offset)), offset);
 }
 
+void Model::borrow_token_types(WeightKind kind, std::span<const uint8_t> bytes) {
+  token_types_ = aligned(type_table(kind, bytes));
+  are_weights_checked_ = false;
+}
+
+void Model::set_token_types(WeightKind kind, std::span<const uint8_t> bytes) {
+  token_types_ = copied(type_table(kind, bytes));
+  are_weights_checked_ = false;
+}
+
+void Model::set_relative(std::span<const float> values) {
+  const AttentionConfig* attention = config_.relative_attention();
+  if (attention == nullptr) fail("the config has no relative positions");
+  const int64_t num_distances = 2 * attention->max_distance + 1;
+  if (std::ssize(values) != attention->num_heads * num_distances) {
+    fail("relative positions have a number for each head and distance");
+  }
+  relative_ = relative_rows(values, attention->max_distance);
+  are_weights_checked_ = false;
+}
+
+const LinearGroup* Model::tied_group() const {
+  if (config_.has_output) return &output_;
+  if (head_ == nullptr) return nullptr;
+  for (const HeadStep& step : head_->steps()) {
+    if (step.config.is_tied) return &step.linear;
+  }
+  return nullptr;
+}
+
 void Model::tie_embedding() {
-  if (output_.parts.size() != 1) fail("the output layer comes before an embedding tied to it");
-  const LinearView& view = output_.parts.front().view();
+  const LinearGroup* tied = tied_group();
+  if (tied == nullptr || tied->parts.size() != 1) {
+    fail("what an embedding is tied to comes before it");
+  }
+  const LinearView& view = tied->parts.front().view();
   if (!has_rows(view) || view.num_rows != config_.vocab_size) {
-    fail("an embedding is tied to an output layer whose rows can be read, one per token");
+    fail("an embedding is tied to a weight whose rows can be read, one per token");
   }
   tied_ = true;
   are_weights_checked_ = false;
@@ -200,7 +248,7 @@ void Model::tie_embedding() {
 
 const PackedLinear* Model::packed_embedding() const {
   if (!embedding_rows_.parts.empty()) return &embedding_rows_.parts.front();
-  return tied_ ? &output_.parts.front() : nullptr;
+  return tied_ ? &tied_group()->parts.front() : nullptr;
 }
 
 WeightKind Model::embedding_kind() const {
@@ -242,7 +290,7 @@ void Model::check_weights() {
   for (const LinearSlot& slot : slots_) {
     if (slot.role != kEmbeddingRole) check_group(slot);
   }
-  check_norm(final_norm_, "final_norm", config_.hidden_size);
+  check_outer_weights();
   if (!embedding_rows_.parts.empty()) {
     check_group(slots_.back());
     if (embedding_rows_.parts.size() > 1 || !has_rows(embedding_rows_.parts.front().view())) {
@@ -252,6 +300,21 @@ void Model::check_weights() {
     fail("there is no embedding");
   }
   are_weights_checked_ = true;
+}
+
+// Norms and tables outside the layers.
+void Model::check_outer_weights() const {
+  if (config_.final_norm) check_norm(final_norm_, "final_norm", config_.hidden_size);
+  if (config_.embedding_norm) check_norm(embedding_norm_, "embedding_norm", config_.hidden_size);
+  if (head_ != nullptr) {
+    for (const HeadStep& step : head_->steps()) {
+      if (step.config.norm) check_norm(step.norm, step.role + ".norm", step.config.size);
+    }
+  }
+  if (token_types_.num_rows != config_.num_token_types) fail("there is no table of token types");
+  if (relative_.empty() != (config_.relative_attention() == nullptr)) {
+    fail("there are no relative positions");
+  }
 }
 
 std::vector<PlacedLinear> Model::linears() const {

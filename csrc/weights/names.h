@@ -67,10 +67,9 @@ inline const std::map<std::string, InputKind>& names_of() {
 
 inline const std::map<std::string, NormKind> kNormKinds = {{"rms", NormKind::kRms},
                                                            {"layer", NormKind::kLayer}};
-inline const std::map<std::string, Activation> kActivations = {{"silu", Activation::kSilu},
-                                                               {"gelu", Activation::kGelu},
-                                                               {"gelu_tanh", Activation::kGeluTanh},
-                                                               {"relu", Activation::kRelu}};
+inline const std::map<std::string, Activation> kActivations = {
+    {"silu", Activation::kSilu}, {"gelu", Activation::kGelu}, {"gelu_tanh", Activation::kGeluTanh},
+    {"relu", Activation::kRelu}, {"tanh", Activation::kTanh}, {"sigmoid", Activation::kSigmoid}};
 inline const std::map<std::string, KvFormat> kKvFormats = {
     {"bf16", {KvKind::kBf16, false}},    {"fp32", {KvKind::kFp32, false}},
     {"int8", {KvKind::kInt8, false}},    {"int4", {KvKind::kInt4, false}},

@@ -72,19 +72,16 @@ def stored(dtype: str, x_TKD: Floats, scale_K: Floats | None = None) -> npt.NDAr
     return to_codes(dtype, x_TKD * inverse) * scale.astype(np.float64)
 
 
-def attend(
-    q_THD: Floats,
-    keys_TKD: npt.NDArray[np.float64],
-    values_TKD: npt.NDArray[np.float64],
-    start: int,
-    window: int,
-    sink_q_THD: Floats,
-    num_sinks: int,
-    soft_cap: float = 0.0,
-) -> npt.NDArray[np.float64]:
-    """Softmax of q . k over the keys up to each query's own position; q is scaled already. The
-    first keys are sinks, which are always seen, with the second queries. With a cap scores become
-    cap * tanh(score / cap)."""
+def attend(case: "AttentionCase", start: int) -> npt.NDArray[np.float64]:
+    """Softmax of q . k over the keys up to each query's own position, or over the first `num_keys`;
+    q is scaled already. The first keys are sinks, which are always seen, with the second queries.
+    With a cap scores become cap * tanh(score / cap). Column `max_distance + d` of `relative_HD` is
+    added to the scores of keys d tokens after the query. The first query is at `start`."""
+    keys_TKD = stored(case.dtype, case.k_TKD, case.key_scales)
+    values_TKD = stored(case.dtype, case.v_TKD, case.value_scales)
+    q_THD, sink_q_THD = case.q_THD[start:], case.sink_q_THD[start:]
+    window, num_sinks, soft_cap = case.window, case.num_sinks, case.soft_cap
+    num_keys, relative_HD = case.num_keys, case.relative_HD
     num_tokens, num_heads, _ = q_THD.shape
     group = num_heads // keys_TKD.shape[1]
     output = np.empty(q_THD.shape, dtype=np.float64)
@@ -92,7 +89,10 @@ def attend(
         position = start + t
         first = max(num_sinks, position - window + 1 if window else 0)
         sinks = np.arange(min(num_sinks, position + 1))
-        others = np.arange(first, position + 1)
+        end = position + 1
+        if num_keys is not None:
+            end = min(num_keys, position + window) if window else num_keys
+        others = np.arange(first, end)
         seen = np.concatenate([sinks, others])
         for head in range(num_heads):
             keys_ND = keys_TKD[:, head // group]
@@ -102,6 +102,10 @@ def attend(
                     keys_ND[others] @ q_THD[t, head].astype(np.float64),
                 ]
             )
+            if relative_HD is not None:
+                reach = relative_HD.shape[1] // 2
+                distances = np.clip(seen - position, -reach, reach)
+                scores = scores + relative_HD[head, reach + distances].astype(np.float64)
             if soft_cap:
                 scores = soft_cap * np.tanh(scores / soft_cap)
             weights = np.exp(scores - scores.max())
@@ -112,7 +116,7 @@ def attend(
 @dataclass(frozen=True, kw_only=True)
 class AttentionCase:
     """One sequence: queries for all of its tokens, for sinks others, keys, values, and the pages
-    they lie on."""
+    they lie on. Queries that see later keys see the first `num_keys`."""
 
     dtype: str
     window: int
@@ -123,6 +127,8 @@ class AttentionCase:
     sink_q_THD: Floats
     num_sinks: int = 0
     soft_cap: float = 0.0
+    num_keys: int | None = None
+    relative_HD: Floats | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -134,8 +140,10 @@ class AttentionCase:
         pages = int(self.pages.max()) + 1 if num_pages is None else num_pages
         core = _core.Attention(
             isa, num_threads, self.dtype, num_heads, self.k_TKD.shape[1], head_dim, self.window,
-            pages, self.num_sinks, self.soft_cap,
+            pages, self.num_sinks, self.soft_cap, self.num_keys is None,
         )  # fmt: skip
+        if self.relative_HD is not None:
+            core.set_relative(self.relative_HD)
         core.set_scales([*self.key_scales.tolist(), *self.value_scales.tolist()])
         self.write(core)
         return core
@@ -154,12 +162,7 @@ class AttentionCase:
         core.write(self.pages, 0, self.k_TKD.reshape(flat), self.v_TKD.reshape(flat))
 
     def expected(self, start: int = 0) -> npt.NDArray[np.float64]:
-        keys = stored(self.dtype, self.k_TKD, self.key_scales)
-        values = stored(self.dtype, self.v_TKD, self.value_scales)
-        queries = self.q_THD[start:], self.sink_q_THD[start:]
-        return attend(
-            queries[0], keys, values, start, self.window, queries[1], self.num_sinks, self.soft_cap
-        )
+        return attend(self, start)
 
 
 def random_attention(
@@ -194,6 +197,7 @@ def run_slices(core: _core.Attention, slices: list[tuple[AttentionCase, int, int
     sink_queries = np.concatenate([case.sink_q_THD[begin:end] for case, begin, end in slices])
     flat = np.ascontiguousarray(queries.reshape(len(queries), -1))
     output = np.full(flat.shape, np.nan, dtype=np.float32)
+    num_keys = [case.num_keys for case, _, _ in slices]
     offsets = np.cumsum([0, *(len(case.pages) for case, _, _ in slices)])
     core.run(
         np.array([begin for _, begin, _ in slices], dtype=np.int32),
@@ -203,5 +207,6 @@ def run_slices(core: _core.Attention, slices: list[tuple[AttentionCase, int, int
         flat,
         output,
         np.ascontiguousarray(sink_queries.reshape(flat.shape)),
+        None if any(one is None for one in num_keys) else np.array(num_keys, dtype=np.int32),
     )
     return output.reshape(queries.shape)

@@ -61,7 +61,8 @@ constexpr float kLog2E = 1.44269504088896341f;
 // One tile of query rows against one block of keys.
 struct TileWork {
   int tile;
-  int row_begin;  // rows that see a key of the block; they follow each other, as positions rise
+  int64_t first_key;  // of the block
+  int row_begin;      // rows that see a key of the block; they follow each other, as positions rise
   int row_end;
   int page_begin;  // pages of the block that any of them sees
   int page_end;

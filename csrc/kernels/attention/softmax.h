@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/attention/digits.h"
+#include "kernels/attention/relative.h"
 
 namespace paredown {
 namespace {
@@ -10,9 +11,11 @@ namespace {
 template <class Products>
 class TileSoftmax {
  public:
-  TileSoftmax(const AttentionScratch& scratch, Products& products, float soft_cap)
+  TileSoftmax(const AttentionScratch& scratch, Products& products, const RelativeScores& relative,
+              float soft_cap)
       : scratch_(scratch),
         products_(products),
+        relative_(relative),
         is_capped_(soft_cap > 0.0f),
         cap_(soft_cap * kLog2E),
         inverse_cap_(is_capped_ ? 1.0f / cap_ : 0.0f) {}
@@ -60,23 +63,28 @@ class TileSoftmax {
     }
   }
 
-  // Scales, caps and masks a row's scores in place; returns the largest by lane.
+  // Scales, shifts, caps and masks a row's scores in place; returns the largest by lane.
   template <bool kWhole>
   F32x16 finish_scores(const TileWork& work, int row) const {
     const float* key_scales = scratch_.key_scales;
     float* scores = scratch_.scores + row * kBlockKeys;
     const int page_begin = kWhole ? 0 : work.page_begin;
     const int page_end = kWhole ? kBlockPages : work.page_end;
+    const int64_t task_row = work.tile * kTileRows + row;
     F32x16 largest = set_f(kLowest);
     for (int page = page_begin; page < page_end; ++page) {
       const int first = page * kPageSize;
       F32x16 score = products_.load_score(work, row, page);
       if constexpr (Products::kScaled) score = mul(score, load_f(key_scales + first));
+      if (relative_.is_there()) {
+        score = add(score, relative_.load(task_row, work.first_key + first));
+      }
       if (is_capped_) score = soft_capped(score, set_f(cap_), set_f(inverse_cap_));
       const bool all =
           kWhole || (work.key_begins[row] <= first && first + kPageSize <= work.key_ends[row]);
       if (!all) score = mask(work, row, page, score, kLowest);
-      if (Products::kScaled || is_capped_ || !all) store_f(scores + first, score);
+      if (Products::kScaled || relative_.is_there() || is_capped_ || !all)
+        store_f(scores + first, score);
       largest = max(largest, score);
     }
     return largest;
@@ -140,6 +148,7 @@ class TileSoftmax {
 
   const AttentionScratch& scratch_;
   Products& products_;
+  const RelativeScores& relative_;
   bool is_capped_;
   float cap_;  // of scores, in powers of two as they are
   float inverse_cap_;

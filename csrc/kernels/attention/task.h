@@ -5,6 +5,7 @@
 // row's bits depend on its sequence and position alone, not on the rows it shares a tile with.
 #pragma once
 
+#include "kernels/attention/relative.h"
 #include "kernels/attention/softmax.h"
 #include "kernels/attention/totals.h"
 
@@ -22,7 +23,8 @@ class TaskAttention {
         scratch_(scratch),
         num_rows_(task.row_end - task.row_begin),
         products_(kv, scratch, num_rows_),
-        softmax_(scratch, products_, task.soft_cap) {}
+        relative_(rows.relative),
+        softmax_(scratch, products_, relative_, task.soft_cap) {}
 
   void run() {
     for_rows([this](int64_t row, int64_t token, int64_t column) {
@@ -35,6 +37,9 @@ class TaskAttention {
       products_.load_query(row,
                            rows_.queries + (task_.token + token) * rows_.query_stride + column);
       keys_[row] = keys_of_token(task_, token);
+      if (relative_.is_there()) {
+        relative_.set_row(row, column / kv_.head_dim, task_.start + token);
+      }
     });
     for (int64_t chunk = task_.chunk_begin; chunk < task_.chunk_end; ++chunk) {
       run_chunk(chunk, chunk - task_.chunk_begin + task_.has_sinks);
@@ -186,6 +191,7 @@ class TaskAttention {
     const int num_rows = static_cast<int>(left < kTileRows ? left : kTileRows);
     const KeyRange* keys = keys_ + first_row;
     work.tile = static_cast<int>(tile);
+    work.first_key = first_key;
     // Both ends of what a row sees rise from row to row.
     work.whole = keys[num_rows - 1].first <= first_key && keys[0].end >= first_key + kBlockKeys;
     work.row_begin = 0;
@@ -227,6 +233,7 @@ class TaskAttention {
   const AttentionScratch& scratch_;
   const int64_t num_rows_;
   Products products_;
+  RelativeScores relative_;
   TileSoftmax<Products> softmax_;
   KeyRange keys_[kTaskRows];
   float* outputs_[kTaskRows];

@@ -15,7 +15,10 @@ struct KeyRange {
 inline KeyRange keys_of_token(const AttentionTask& task, int64_t token) {
   const int64_t position = task.start + token;
   const int64_t first = task.window > 0 ? position - task.window + 1 : 0;
-  return {first > task.num_sinks ? first : task.num_sinks, position + 1};
+  const int64_t begin = first > task.num_sinks ? first : task.num_sinks;
+  if (task.num_keys == 0) return {begin, position + 1};
+  const int64_t end = task.window > 0 ? position + task.window : task.num_keys;
+  return {begin, end < task.num_keys ? end : task.num_keys};
 }
 
 // The sinks among the keys up to a token's own; nothing else is seen with the rows' second queries.

@@ -14,6 +14,10 @@ inline F32x16 activated(Activation kind, F32x16 x) {
       return activation<Activation::kGelu>(x);
     case Activation::kGeluTanh:
       return activation<Activation::kGeluTanh>(x);
+    case Activation::kTanh:
+      return activation<Activation::kTanh>(x);
+    case Activation::kSigmoid:
+      return activation<Activation::kSigmoid>(x);
     case Activation::kRelu:
       break;
   }

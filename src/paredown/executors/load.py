@@ -99,7 +99,14 @@ def _torch_encoder(checkpoint: Checkpoint, options: RunOptions) -> EncoderExecut
     return load_torch_encoder(checkpoint, options)
 
 
+def _native_encoder(checkpoint: Checkpoint, options: RunOptions) -> EncoderExecutor:
+    from paredown.executors.native.loading import NativeLoading
+
+    return NativeLoading.start_encoder(checkpoint, options).finish_encoder()
+
+
 _ENCODERS: dict[ExecutorName, Callable[[Checkpoint, RunOptions], EncoderExecutor]] = {
+    "native": _native_encoder,
     "torch": _torch_encoder,
 }
 _STARTERS: dict[ExecutorName, Callable[[Checkpoint, RunOptions], Loading]] = {

@@ -6,10 +6,11 @@ from paredown.kernels.padded_heads import LANES, score_scale
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
 from paredown.spec.experts import Experts
+from paredown.spec.head import Head, HeadStep
 from paredown.spec.kv import KVSpec
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
-from paredown.spec.model import ModelSpec
+from paredown.spec.model import ModelSpec, Output
 from paredown.spec.norm import Norm
 
 # Not every command takes the option, and those that verify use the native core.
@@ -27,6 +28,8 @@ def check_native(spec: ModelSpec) -> None:
     for layer in spec.layer_counts:
         for name, size in _layer_sizes(layer).items():
             _check_lanes(name, size)
+    for name, size in ({} if spec.head is None else _head_sizes(spec.head)).items():
+        _check_lanes(name, size)
     lacking = native_lacks(spec)
     if lacking is not None:
         raise UnsupportedError(
@@ -39,12 +42,30 @@ def check_native(spec: ModelSpec) -> None:
 def native_lacks(spec: ModelSpec) -> str | None:
     """Returns in words what the native core does not compute of the model; None where it runs the
     model."""
-    layers = spec.layer_counts
     lacking = {
-        "attention to later tokens": not all(one.attention.is_causal for one in layers),
+        "predictions by tokens that see later ones": spec.generates and not spec.is_causal,
+        "norms on the sums of a parallel layer": any(
+            layer.is_parallel and _has_sum_norm(layer) for layer in spec.layer_counts
+        ),
+        "a head with several steps tied to the embedding": _num_tied_steps(spec) > 1,
     }
     found = [words for words, is_there in lacking.items() if is_there]
     return ", ".join(found) or None
+
+
+def _has_sum_norm(layer: LayerSpec) -> bool:
+    return layer.norms.attention_sum is not None or layer.norms.mlp_sum is not None
+
+
+def _num_tied_steps(spec: ModelSpec) -> int:
+    steps = {} if spec.head is None else spec.head.steps_by_role()
+    return sum(step.is_tied for step in steps.values())
+
+
+def _head_sizes(head: Head) -> dict[str, int]:
+    """Returns the sizes of the steps with a norm, by role."""
+    steps = head.steps_by_role()
+    return {f"{role}.size": step.size for role, step in steps.items() if step.norm is not None}
 
 
 def _layer_sizes(layer: LayerSpec) -> dict[str, int]:
@@ -94,6 +115,7 @@ def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
     spec = context.spec
     check_native(spec)
     kv_dtypes = kv.layer_dtypes(spec.num_layers)
+    output = Output() if spec.output is None else spec.output
     return {
         "vocab_size": spec.vocab_size,
         "hidden_size": spec.hidden_size,
@@ -101,10 +123,14 @@ def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
         "num_pages": kv.num_pages,
         "num_sinks": context.num_sink_tokens,
         "embedding_multiplier": spec.embedding.multiplier,
-        "output_multiplier": spec.present_output.multiplier,
-        "output_soft_cap": spec.present_output.soft_cap or 0.0,
+        "num_token_types": spec.embedding.num_token_types,
+        "embedding_norm": _optional_norm(spec.embedding.norm),
+        "has_output": spec.generates,
+        "output_multiplier": output.multiplier,
+        "output_soft_cap": output.soft_cap or 0.0,
         "switch_tokens": spec.rotary_switch or 0,
-        "final_norm": _norm_config(spec.last_norm),
+        "final_norm": _optional_norm(spec.final_norm),
+        "head": None if spec.head is None else _head_config(spec.head),
         "layers": [
             _layer_config(layer, context.layer_window(number), kv_dtypes[number])
             for number, layer in enumerate(spec.layers)
@@ -131,9 +157,11 @@ def _attention_config(attention: Attention, window: int | None) -> dict[str, obj
         "num_heads": attention.num_heads,
         "num_kv_heads": attention.num_kv_heads,
         "head_dim": attention.head_dim,
+        "is_causal": attention.is_causal,
         "window": window or 0,
         **_rotary_config(attention),
         "scale": score_scale(attention),
+        "max_distance": 0 if attention.relative is None else attention.relative.max_distance,
         "growth_beta": 0.0 if temperature is None else temperature.beta,
         "growth_positions": 1 if temperature is None else temperature.num_positions,
         "norms_span_heads": attention.norms_span_heads,
@@ -168,6 +196,28 @@ def _expert_config(experts: Experts) -> dict[str, object]:
         "is_normalized": experts.is_normalized,
         **_mlp_config(experts.expert),
     }
+
+
+def _head_config(head: Head) -> dict[str, object]:
+    return {
+        "token_steps": [_step_config(step) for step in head.token_steps],
+        "pooling": list(head.pooling),
+        "steps": [_step_config(step) for step in head.steps],
+        "is_normalized": head.is_normalized,
+    }
+
+
+def _step_config(step: HeadStep) -> dict[str, object]:
+    return {
+        "size": step.size,
+        "activation": step.activation,
+        "norm": _optional_norm(step.norm),
+        "is_tied": step.is_tied,
+    }
+
+
+def _optional_norm(norm: Norm | None) -> dict[str, object] | None:
+    return None if norm is None else _norm_config(norm)
 
 
 def _norm_config(norm: Norm) -> dict[str, object]:

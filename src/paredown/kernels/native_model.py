@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ _BLOB_TYPES: dict[str, dict[str, type]] = {
     "linear": {"role": str, "layer": int, "shape": dict},
     "embedding": {"kind": str},
     "positions": {"kind": str, "offset": int},
+    "token_types": {"kind": str},
+    "relative": {},
     "norm.weight": {"role": str, "layer": int},
     "norm.bias": {"role": str, "layer": int},
 }
@@ -134,6 +136,16 @@ class NativeModel:
         fields = {"part": "positions", "kind": dtype, "offset": offset}
         self._blobs.append(Blob(fields=fields, data=_bytes_of(values_PH)))
 
+    def set_token_types(self, dtype: WeightDType, values_TH: npt.NDArray[np.generic]) -> None:
+        self._core.set_token_types(dtype, values_TH)
+        fields = {"part": "token_types", "kind": dtype}
+        self._blobs.append(Blob(fields=fields, data=_bytes_of(values_TH)))
+
+    def set_relative(self, values_HD: npt.NDArray[np.float32]) -> None:
+        """Sets what relative positions add to scores, by head and distance (relative_table.py)."""
+        self._core.set_relative(values_HD)
+        self._blobs.append(Blob(fields={"part": "relative"}, data=_bytes_of(values_HD)))
+
     def check_weights(self) -> None:
         """Raises ValueError unless every weight is present with the sizes of the spec."""
         self._core.check_weights()
@@ -182,7 +194,7 @@ class NativeModel:
             self._core.set_norm(role, layer, norm["norm.weight"], norm.get("norm.bias", []))
         if ("positions" in tables) != (self.spec.embedding.positions is not None):
             raise ValueError("a table of positions is missing, or belongs to another model")
-        if self.spec.is_tied and "embedding" not in tables:
+        if "embedding" not in tables and (self.spec.is_tied or not self.spec.generates):
             self._core.tie_embedding()
         self._core.check_weights()
 
@@ -192,13 +204,20 @@ class NativeModel:
         if part == "linear":
             self._core.borrow_linear(**fields, bytes=data)
         table = fields["role"] if part == "linear" else part
-        if table not in ("embedding", "positions"):
+        if table not in ("embedding", "positions", "token_types", "relative"):
             return
         if table in tables:
             raise ValueError(f"two blobs of the {table}")
         tables.add(table)
         if part == "embedding":
             self._core.borrow_embedding(**fields, bytes=data)
+        elif part == "token_types":
+            self._core.borrow_token_types(**fields, bytes=data)
+        elif part == "relative":
+            shape = self.spec.relative_shape
+            if shape is None:
+                raise ValueError("there are relative positions that the model has not")
+            self._core.set_relative(data.view(np.float32).reshape(shape[1], -1))
         elif part == "positions":
             learned = self.spec.embedding.positions
             if learned is None or fields["offset"] != learned.offset:
@@ -231,6 +250,19 @@ class NativeModel:
         )
         return logits
 
+    def encode(
+        self,
+        tokens: list[int],
+        types: list[int],
+        lengths: list[int],
+        num_unseen: list[int],
+        output: Literal["head", "tokens"],
+    ) -> npt.NDArray[np.float32]:
+        """Encodes whole texts. EncodeInput in csrc/model/model.h describes the lists. Returns
+        [rows, size]: what the head makes of the texts, or the vectors of all tokens after the final
+        norm. Raises ValueError for texts that the model does not take."""
+        return self._core.encode(tokens, types, lengths, num_unseen, output)
+
     def write_drafts(
         self,
         tokens: list[int],
@@ -255,6 +287,12 @@ def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_token
     num_pages = min(kv.num_pages, context.max_request_tokens)
     config = core_config(context, replace(kv, num_pages=num_pages))
     return _core.step_bytes(config, num_threads, num_tokens)
+
+
+def planned_encode_bytes(context: Context, kv: KVSpec, num_threads: int, max_tokens: int) -> int:
+    """Returns the most that `NativeModel.step_bytes` can become by encoding texts of at most
+    `max_tokens` tokens."""
+    return _core.encode_bytes(core_config(context, kv), num_threads, max_tokens)
 
 
 def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:

@@ -3,7 +3,9 @@ cache."""
 
 from paredown.errors import ConfigError
 from paredown.executors.memory_plan import MemoryPlan
-from paredown.executors.native.memory_plan import plan_memory
+from paredown.executors.native.encoder_kv import encoder_kv
+from paredown.executors.native.memory_plan import plan_encoder_memory, plan_memory
+from paredown.executors.native.native_encoder import NativeEncoder
 from paredown.executors.native.native_executor import NativeExecutor, WeightSource
 from paredown.executors.native.pack_weights import pack_weights
 from paredown.executors.native.packed_cache import PackedCache
@@ -16,7 +18,6 @@ from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import PackedFile, PackedFileError
 from paredown.kernels.padded_heads import with_padded_heads
 from paredown.kernels.probe import available_memory_bytes
-from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.kv_scales import used_kv_scales
 from paredown.spec.context import Context
@@ -30,21 +31,19 @@ class NativeLoading:
     def __init__(
         self,
         checkpoint: Checkpoint,
+        options: RunOptions,
         context: Context,
         kv: KVSpec,
         plan: MemoryPlan,
-        threads: ThreadPlan,
-        activations: ActivationDType | None,
-        cache: PackedCache | None,
     ) -> None:
         self._checkpoint = checkpoint
         self._context = context
         self._kv = kv
-        self._threads = threads
+        self._threads = options.thread_plan
         self._plan = plan
-        self._activations = activations
-        self._cache = cache
-        self._file = None if cache is None else cache.find()
+        self._activations = options.activations
+        self._cache = _packed_cache(checkpoint, options, plan)
+        self._file = None if self._cache is None else self._cache.find()
         mapped_plan = plan.without_packing()
         (plan if self._file is None else mapped_plan).check(available_memory_bytes())
         self._model = self._empty_model()
@@ -54,29 +53,25 @@ class NativeLoading:
         """Checks that the model fits, and starts verifying packed weights that `options.cache`
         keeps. Raises what `load_executor` raises."""
         context = Context(spec=with_padded_heads(checkpoint.spec), sinks=options.sinks)
-        threads, activations = options.thread_plan, options.activations
-        if activations is not None:
-            _check_inputs(checkpoint, activations)
+        if options.activations is not None:
+            _check_inputs(checkpoint, options.activations)
         kv = planned_kv(checkpoint, options, available_memory_bytes(), context.spec)
-        plan = plan_memory(checkpoint, kv, threads.most, options.sinks)
-        cache = options.cache
-        packed_cache = None
-        if cache is not None and plan.weight_bytes >= cache.min_bytes:
-            varied: dict[str, str] = {} if activations is None else {"activations": activations}
-            if chosen_isa() in SHORT_BF16_ISAS:
-                varied["bf16"] = "short"
-            if chosen_bitmap() != "auto":
-                varied["bitmap"] = chosen_bitmap()
-            packed_cache = PackedCache(checkpoint, cache, num_threads=threads.most, options=varied)
-        return cls(checkpoint, context, kv, plan, threads, activations, packed_cache)
+        plan = plan_memory(checkpoint, kv, options.thread_plan.most, options.sinks)
+        return cls(checkpoint, options, context, kv, plan)
+
+    @classmethod
+    def start_encoder(cls, checkpoint: Checkpoint, options: RunOptions) -> "NativeLoading":
+        """Does for an encoder what `start` does. Raises what `load_encoder` raises."""
+        context = Context(spec=with_padded_heads(checkpoint.spec))
+        if options.activations is not None:
+            _check_inputs(checkpoint, options.activations)
+        kv = encoder_kv(checkpoint, options)
+        plan = plan_encoder_memory(checkpoint, kv, options.thread_plan.most)
+        return cls(checkpoint, options, context, kv, plan)
 
     def finish(self) -> NativeExecutor:
         """See Loading.finish. It waits for the verification, or packs the weights."""
-        source: WeightSource = "cache" if self._is_mapped() else "checkpoint"
-        if source == "checkpoint":
-            pack_weights(self._checkpoint, self._model, self._activations)
-            if self._cache is not None:
-                self._cache.store(self._model)
+        source = self._fill()
         return NativeExecutor(
             self._model,
             self._kv,
@@ -84,6 +79,26 @@ class NativeLoading:
             cache=self._cache,
             activations=self._activations,
         )
+
+    def finish_encoder(self) -> NativeEncoder:
+        """Does for an encoder what `finish` does."""
+        source = self._fill()
+        return NativeEncoder(
+            self._model,
+            self._kv,
+            weights_from=source,
+            cache=self._cache,
+            activations=self._activations,
+        )
+
+    def _fill(self) -> WeightSource:
+        """Maps or packs the weights, and returns where they came from."""
+        if self._is_mapped():
+            return "cache"
+        pack_weights(self._checkpoint, self._model, self._activations)
+        if self._cache is not None:
+            self._cache.store(self._model)
+        return "checkpoint"
 
     def _empty_model(self) -> NativeModel:
         scales = used_kv_scales(self._checkpoint, self._kv)
@@ -112,6 +127,22 @@ class NativeLoading:
         except Exception as error:  # the core may raise anything for bad blobs
             self._model = self._empty_model()
             raise PackedFileError(f"its contents are odd: {type(error).__name__}") from error
+
+
+def _packed_cache(
+    checkpoint: Checkpoint, options: RunOptions, plan: MemoryPlan
+) -> PackedCache | None:
+    """Returns the cache that `options` ask for, unless the weights are too small to keep."""
+    cache, activations = options.cache, options.activations
+    if cache is None or plan.weight_bytes < cache.min_bytes:
+        return None
+    varied: dict[str, str] = {} if activations is None else {"activations": activations}
+    if chosen_isa() in SHORT_BF16_ISAS:
+        varied["bf16"] = "short"
+    if chosen_bitmap() != "auto":
+        varied["bitmap"] = chosen_bitmap()
+    num_threads = options.thread_plan.most
+    return PackedCache(checkpoint, cache, num_threads=num_threads, options=varied)
 
 
 def _check_inputs(checkpoint: Checkpoint, activations: ActivationDType) -> None:

@@ -5,7 +5,7 @@ from itertools import chain
 from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.native.tied_embedding import embedding_is_output
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
-from paredown.kernels.native_model import planned_step_bytes
+from paredown.kernels.native_model import planned_encode_bytes, planned_step_bytes
 from paredown.kernels.padded_heads import with_padded_heads
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
@@ -31,6 +31,45 @@ def plan_memory(
         step_bytes=_step_bytes(context, kv, num_threads),
         load_bytes=4 * max(rows * columns for rows, columns in shapes),
     )
+
+
+def plan_encoder_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryPlan:
+    """Returns the plan of an encoder on `num_threads` threads, for texts as long as it takes. Keys
+    and values are part of its working memory."""
+    spec = with_padded_heads(checkpoint.spec)
+    settings = checkpoint.encoder_settings
+    max_tokens = spec.max_positions if settings is None else settings.max_tokens
+    shapes = [
+        shape for layer in range(spec.num_layers) for shape in spec.linear_shapes(layer).values()
+    ]
+    head = {} if spec.head is None else spec.head.step_shapes(spec.hidden_size)
+    load_shapes = [*shapes, *head.values(), (spec.vocab_size, spec.hidden_size)]
+    own_output = _output_bytes(checkpoint) if spec.generates else 0
+    return MemoryPlan(
+        weight_bytes=sum(_linear_bytes(checkpoint).values())
+        + own_output
+        + sum(_head_bytes(checkpoint).values()),
+        embedding_bytes=_embedding_bytes(checkpoint),
+        kv_bytes=0,
+        step_bytes=planned_encode_bytes(
+            Context(spec=spec), kv, num_threads, min(max_tokens, spec.max_positions)
+        ),
+        load_bytes=4 * max(rows * columns for rows, columns in load_shapes),
+    )
+
+
+def _head_bytes(checkpoint: Checkpoint) -> dict[str, int]:
+    """Returns the bytes of the weights of the head's steps, by role."""
+    spec, head = checkpoint.spec, checkpoint.spec.head
+    if head is None:
+        return {}
+    steps, sizes = head.steps_by_role(), {}
+    for role, (rows, columns) in head.step_shapes(spec.hidden_size).items():
+        bits = 32.0
+        if steps[role].is_tied:
+            bits = run_form(checkpoint.embedding_spec(), columns).bits_per_weight(columns)
+        sizes[role] = int(rows * columns * bits / 8)
+    return sizes
 
 
 def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:

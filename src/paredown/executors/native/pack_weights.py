@@ -16,7 +16,9 @@ from paredown.formats.tensor import STORED_DTYPES
 from paredown.formats.weight import CoreWeight
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.kernels.native_model import NativeModel
+from paredown.kernels.relative_table import relative_table
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.model import ModelSpec
 from paredown.spec.norm import Norm
 from paredown.spec.roles import row_groups
 from paredown.spec.run_form import RunForm, run_form
@@ -44,27 +46,60 @@ def pack_weights(
 ) -> None:
     """Packs all weights into `model`. `activations` None reads each linear layer's input as its
     format says. Raises ConfigError for activations that a weight cannot be multiplied with."""
-    _load_tables(checkpoint, model, activations)
+    _load_outputs(checkpoint, model, activations)
+    _load_tables(checkpoint, model)
     for layer in range(checkpoint.spec.num_layers):
         _load_layer(checkpoint, model, layer, activations)
     model.check_weights()
 
 
-def _load_tables(
+def _load_outputs(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
 ) -> None:
-    output = _held(checkpoint.output(), activations)
-    _add_linears(model, "output", 0, [output], [_output_bias(checkpoint)])
+    """Loads the output layer and the head, where there are any."""
+    spec = checkpoint.spec
+    if spec.generates:
+        output = _held(checkpoint.output(), activations)
+        _add_linears(model, "output", 0, [output], [checkpoint.vector("output.bias", None)])
+    for role, step in ({} if spec.head is None else spec.head.steps_by_role()).items():
+        weight = _held(checkpoint.head_weight(role), activations)
+        _add_linears(model, role, 0, [weight], [checkpoint.head_vector(f"{role}.bias")])
+        if step.norm is not None:
+            scale = checkpoint.head_vector(f"{role}.norm.weight")
+            assert scale is not None, f"{role}.norm has no weight"
+            shift = checkpoint.head_vector(f"{role}.norm.bias")
+            model.set_norm(f"{role}.norm", 0, _with_offset(scale, step.norm), shift)
+
+
+def _load_tables(checkpoint: Checkpoint, model: NativeModel) -> None:
+    """Loads the embedding and what is added to it, the norms outside the layers, and relative
+    positions."""
+    spec = checkpoint.spec
     if embedding_is_output(checkpoint):
         model.tie_embedding()
     else:
         _load_embedding(_held(checkpoint.embedding(), None), model)
     positions = checkpoint.position_embedding()
     if positions is not None:
-        learned = checkpoint.spec.embedding.positions
+        learned = spec.embedding.positions
         assert learned is not None
         model.set_positions(STORED_DTYPES[positions.dtype], positions.array, learned.offset)
-    _load_norm(checkpoint, model, checkpoint.spec.last_norm, "final_norm", None)
+    types = checkpoint.token_type_embedding()
+    if types is not None:
+        model.set_token_types(STORED_DTYPES[types.dtype], types.array)
+    biases = checkpoint.relative_biases()
+    if biases is not None:
+        model.set_relative(_relative_table(spec, biases.to_float32()))
+    for role, norm in (("embedding_norm", spec.embedding.norm), ("final_norm", spec.final_norm)):
+        if norm is not None:
+            _load_norm(checkpoint, model, norm, role, None)
+
+
+def _relative_table(spec: ModelSpec, biases_RH: Vector) -> Vector:
+    attentions = (layer.attention for layer in spec.layer_counts)
+    attention = next(one for one in attentions if one.relative is not None)
+    assert attention.relative is not None
+    return relative_table(attention.relative, biases_RH, is_causal=attention.is_causal)
 
 
 def _load_embedding(embedding: _Held, model: NativeModel) -> None:
@@ -76,10 +111,6 @@ def _load_embedding(embedding: _Held, model: NativeModel) -> None:
     if weight.spec.is_quantized:
         weight = float_weight(weight.dequantize(), weight.scale_dtype)[0]
     model.set_embedding(weight.spec.dtype, weight.arrays()["values"])
-
-
-def _output_bias(checkpoint: Checkpoint) -> Vector | None:
-    return checkpoint.vector("output.bias", None)
 
 
 def _load_layer(
@@ -112,11 +143,14 @@ def _load_norm(
     """Loads a norm. The core multiplies with the sum of the stored weight and the norm's offset."""
     weight = checkpoint.vector(f"{role}.weight", layer)
     assert weight is not None, f"{role} has no weight"
-    if norm.offset:
-        weight = weight + np.float32(norm.offset)
+    weight = _with_offset(weight, norm)
     if heads is not None and role in ("q_norm", "k_norm"):
         weight = heads.norm(weight)
     model.set_norm(role, layer or 0, weight, checkpoint.vector(f"{role}.bias", layer))
+
+
+def _with_offset(weight: Vector, norm: Norm) -> Vector:
+    return weight + np.float32(norm.offset) if norm.offset else weight
 
 
 def _add_linears(
