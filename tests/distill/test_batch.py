@@ -15,6 +15,7 @@ def test_parts_keep_each_field_of_their_rows() -> None:
     whole = replace(
         batch,
         texts_BT=torch.randint(0, 3, shape, generator=random),
+        types_BT=torch.randint(0, 2, shape, generator=random),
         advantages_BT=torch.randn(shape, generator=random),
         weights_BT=torch.rand(shape, generator=random),
     )
@@ -24,4 +25,4 @@ def test_parts_keep_each_field_of_their_rows() -> None:
         together = torch.cat([getattr(part, field.name) for part in parts])
         assert (together == getattr(whole, field.name)).all()
     for part in batch.split(3):
-        assert part.texts_BT is part.advantages_BT is part.weights_BT is None
+        assert part.texts_BT is part.types_BT is part.advantages_BT is part.weights_BT is None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from paredown.compress.encoder_recipe import check_encoder_recipe
 from paredown.compress.finish_module import ModuleWork
 from paredown.compress.prunings import Pruning, resolve_prunings
 from paredown.compress.quantize.method import LayerTarget
@@ -83,6 +84,7 @@ def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
     require_floats(source)
+    check_encoder_recipe(source, recipe)
     check_files(source.path)
     schemes = resolve_schemes(recipe, source)
     prunings = resolve_prunings(recipe, source, schemes)

@@ -139,7 +139,8 @@ class FolderJob:
 
     def _quantization_config(self) -> dict[str, object]:
         """Builds the section of config.json: the commonest format applies to every linear module,
-        others are named."""
+        others are named. All modules of an encoder are named, since Transformers adds some to it
+        that the files do not have (a pooler)."""
         specs = {name: scheme.stored for name, scheme in self._schemes.items()}
         source, output = self._source, self._source.names.output
         outputs = source.names.output_names
@@ -148,12 +149,13 @@ class FolderJob:
         modules = _linear_names(source)
         common = Counter(specs[name] for name in modules if name in specs).most_common(1)
         routers = router_modules(source.spec, source.names)
+        is_whole = source.spec.generates
         layout = Layout(
             specs=specs,
             output=output,
             floats=sorted(modules - set(specs)),
             others=[*routers, *([] if output in specs else outputs)],
-            common=common[0][0] if common and modules <= set(specs) else None,
+            common=common[0][0] if common and modules <= set(specs) and is_whole else None,
             embedding=source.names.embedding,
             kv=None if self._recipe.kv_cache is None else KV_SCHEMES[self._recipe.kv_cache],
         )

@@ -36,7 +36,8 @@ class LinearModule:
 
 
 def linear_modules(source: Checkpoint) -> list[LinearModule]:
-    """Returns every linear module, with the output layer and the embedding last."""
+    """Returns every linear module, with the output layer, if there is one, and the embedding
+    last."""
     modules = []
     for layer in range(source.spec.num_layers):
         shapes = source.spec.linear_shapes(layer)
@@ -51,7 +52,8 @@ def linear_modules(source: Checkpoint) -> list[LinearModule]:
             for name, roles in source.names.modules(shapes, layer).items()
         ]
     shape = (source.spec.vocab_size, source.spec.hidden_size)
-    tables = ((source.names.output, OUTPUT), (source.names.embedding, EMBEDDING))
+    tables = [(source.names.output, OUTPUT)] if source.spec.generates else []
+    tables.append((source.names.embedding, EMBEDDING))
     modules += [
         LinearModule(name=name, roles=(role,), layer=None, shape=shape, transposed=False)
         for name, role in tables

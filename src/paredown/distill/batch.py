@@ -12,7 +12,9 @@ from paredown.spec.device import Device
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """`targets_BT` holds the token after each of `inputs_BT`; it counts where `is_target_BT` is
-    true. `texts_BT` numbers the text of each token of a row; with None a row is one text.
+    true. `texts_BT` numbers the text of each token of a row; with None a row is one text. Encoders
+    predict no tokens: the first token of each text counts, with the text's label, and `types_BT`
+    are the segments of pairs (encoder_rows.py).
     `advantages_BT`, where a model has chosen the targets, says how much better each was than what
     else it could have chosen, and `weights_BT` how much it counts (on_policy/policy_loss.py)."""
 
@@ -20,6 +22,7 @@ class Batch:
     targets_BT: Tensor
     is_target_BT: Tensor
     texts_BT: Tensor | None = None
+    types_BT: Tensor | None = None
     advantages_BT: Tensor | None = None
     weights_BT: Tensor | None = None
 
@@ -46,6 +49,7 @@ class Batch:
             targets_BT=self.targets_BT.to(device),
             is_target_BT=self.is_target_BT.to(device),
             texts_BT=moved(self.texts_BT),
+            types_BT=moved(self.types_BT),
             advantages_BT=moved(self.advantages_BT),
             weights_BT=moved(self.weights_BT),
         )
@@ -67,6 +71,7 @@ class Batch:
                 targets_BT=self.targets_BT[rows],
                 is_target_BT=self.is_target_BT[rows],
                 texts_BT=None if self.texts_BT is None else self.texts_BT[rows],
+                types_BT=None if self.types_BT is None else self.types_BT[rows],
                 advantages_BT=None if self.advantages_BT is None else self.advantages_BT[rows],
                 weights_BT=None if self.weights_BT is None else self.weights_BT[rows],
             )

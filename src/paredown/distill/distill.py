@@ -9,14 +9,24 @@ from torch import Tensor
 
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.require_floats import require_floats
+from paredown.distill.data.learned_data import LearnedData
 from paredown.distill.data.training_data import TrainingData, TrainingDataConfig
+from paredown.distill.encoder_pair import check_kinds, check_labels, no_stored_logits
 from paredown.distill.forward import fuse_attention
 from paredown.distill.held_zeros import held_zeros
 from paredown.distill.judge import HeldOut
 from paredown.distill.memory import TrainingMemory, TrainingSize, choose_layout
-from paredown.distill.methods import AUTO, Lesson, Method, MethodOptions, Setting, find_method
+from paredown.distill.methods import (
+    AUTO,
+    Lesson,
+    Method,
+    MethodOptions,
+    Setting,
+    find_method,
+)
 from paredown.distill.peers import Peers
 from paredown.distill.recover import trained_parameters
+from paredown.distill.rows import BatchRows
 from paredown.distill.same_vocabulary import check_same_vocabulary
 from paredown.distill.teacher import DecoderTeacher
 from paredown.distill.teacher_logits.check_loss import check_loss
@@ -134,6 +144,9 @@ class Pair:
         check_device(config.train.device)
         require_floats(self.student)
         method = find_method(config.method)
+        check_kinds(self.student.spec, self.teacher.spec, config.method)
+        if not self.student.spec.generates and config.teacher_logits is not None:
+            raise no_stored_logits()
         if not method.needs_teacher:
             return
         if config.teacher_logits is not None and method.loss is not None:
@@ -155,7 +168,7 @@ def distill(
     pair: Pair,
     output: Path,
     config: DistillConfig,
-    data: TrainingData,
+    data: LearnedData,
     *,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
@@ -171,7 +184,8 @@ def distill(
     are written first, and stay.
     """
     pair.check(config)
-    rows = data.rows
+    rows: BatchRows = data.rows
+    check_labels(pair.student.spec, config.method, data)
     config.train.budget.check(config.train.step_rows(rows.num_tokens) * rows.num_tokens)
     pair = _with_stored(pair, config, data, on_progress)
     fingerprint = _fingerprint(pair, config, data)
@@ -196,11 +210,15 @@ def distill(
 
 
 def _with_stored(
-    pair: Pair, config: DistillConfig, data: TrainingData, on_progress: OnProgress | None
+    pair: Pair,
+    config: DistillConfig,
+    data: LearnedData,
+    on_progress: OnProgress | None,
 ) -> Pair:
     """Returns the pair with the teacher's distributions, which the first process writes."""
     if config.teacher_logits is None:
         return pair
+    assert isinstance(data, TrainingData), "encoders read no stored distributions"
     train, folder = config.train, config.teacher_logits.folder
     text = StoredText.of(
         pair.teacher,
@@ -224,7 +242,7 @@ def _with_stored(
 def _trained(
     pair: Pair,
     config: DistillConfig,
-    data: TrainingData,
+    data: LearnedData,
     folder: TrainingFolder,
     on_progress: OnProgress | None,
 ) -> tuple[Decoder, DistillResult]:
@@ -238,7 +256,7 @@ def _trained(
     return student, DistillResult(path=None, training=result, memory=memory, clamped={})
 
 
-def _lesson(student: Decoder, pair: Pair, config: DistillConfig, data: TrainingData) -> Lesson:
+def _lesson(student: Decoder, pair: Pair, config: DistillConfig, data: LearnedData) -> Lesson:
     fuse_attention(student)
     method = find_method(config.method)
     teacher = None
@@ -261,9 +279,11 @@ def _lesson(student: Decoder, pair: Pair, config: DistillConfig, data: TrainingD
 
 
 def _training(
-    student: Decoder, lesson: Lesson, pair: Pair, config: DistillConfig, data: TrainingData
+    student: Decoder, lesson: Lesson, pair: Pair, config: DistillConfig, data: LearnedData
 ) -> Training:
-    parameters: dict[str, Tensor] = trained_parameters(student, trains_tables=True)
+    parameters: dict[str, Tensor] = trained_parameters(
+        student, trains_tables=True, kept=pair.student.own_head
+    )
     assert not parameters.keys() & lesson.parameters.keys()
     held_out = None
     if data.held_out is not None and find_method(config.method).is_judged:
@@ -279,7 +299,7 @@ def _training(
     )
 
 
-def _size(pair: Pair, config: DistillConfig, data: TrainingData) -> TrainingSize:
+def _size(pair: Pair, config: DistillConfig, data: LearnedData) -> TrainingSize:
     spec, teacher = pair.student.spec, pair.teacher.spec
     method = find_method(config.method)
     return TrainingSize(
@@ -306,7 +326,7 @@ def _sampled_tokens(config: DistillConfig) -> int:
     return max(config.train.step_rows(row_tokens), num_each) * row_tokens
 
 
-def _fingerprint(pair: Pair, config: DistillConfig, data: TrainingData) -> str:
+def _fingerprint(pair: Pair, config: DistillConfig, data: LearnedData) -> str:
     parts = (
         source_digest(pair.student),
         source_digest(pair.teacher),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows
 from paredown.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ class HeldOut:
     Training ends after `patience` looks without a better one; the best weights are the result.
     Raises ConfigError for numbers out of range."""
 
-    rows: Rows
+    rows: BatchRows
     patience: int = 3
     every_share: float = 0.1
 
@@ -57,7 +57,7 @@ class Judge:
         self,
         held_out: HeldOut,
         parameters: Mapping[str, Tensor],
-        mean_loss: Callable[[Rows], float],
+        mean_loss: Callable[[BatchRows], float],
     ) -> None:
         self._held_out = held_out
         self._parameters = parameters

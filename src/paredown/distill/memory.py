@@ -143,6 +143,8 @@ class TrainingSize:
 
     def _head_bytes(self, tokens: int) -> int:
         vocab, hidden = self.spec.vocab_size, self.spec.hidden_size
+        if not self.spec.generates:
+            return 8 * vocab * hidden if self.trains_tables else 0
         chunk = _CHUNK_COPIES * 4 * min(tokens, chunk_rows(vocab, self.device)) * vocab
         cast = 2 * vocab * hidden if self.arithmetic == "bf16" else 0
         return chunk + cast + (8 * vocab * hidden if self.trains_tables else 0)

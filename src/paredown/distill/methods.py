@@ -33,8 +33,9 @@ from paredown.distill.on_policy.sampling import Sampling
 from paredown.distill.on_policy.staged_batches import warmed
 from paredown.distill.on_policy.student_batches import StudentBatches
 from paredown.distill.row_batches import RowBatches
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows, Rows
 from paredown.distill.teacher import DecoderTeacher, Teacher
+from paredown.distill.text_objective import objective_for
 from paredown.distill.train_config import TrainConfig
 from paredown.errors import ConfigError
 from paredown.models.decoder.decoder import Decoder
@@ -98,7 +99,7 @@ class Setting:
     student: Decoder
     teacher: DecoderTeacher | None
     options: MethodOptions
-    rows: Rows
+    rows: BatchRows
     train: TrainConfig
     stop_ids: frozenset[int] = frozenset()
     stored: Teacher | None = None
@@ -116,6 +117,7 @@ class Setting:
     def sampling(self, num_each: int = 1) -> Sampling:
         """Returns how texts are sampled from the student, `num_each` from a prompt. A step has as
         many tokens as one of rows, or the texts of one prompt."""
+        assert isinstance(self.rows, Rows), "encoders sample no texts"
         prompts = Prompts.of_rows(self.rows, self.options.prompt_tokens)
         num_tokens = prompts.num_tokens + self.options.new_tokens
         return Sampling(
@@ -149,7 +151,8 @@ class Method:
     """A way to learn. `needs_teacher` says that it looks at the teacher's whole distribution, for
     which both need the same vocabulary; `samples` that it learns from what the student writes, and
     `compares_answers` that it compares several answers to a prompt. `is_judged` says that held-out
-    text shows how well it learns, and `is_shared` that several processes can train by it. `loss` is
+    text shows how well it learns, `is_shared` that several processes can train by it, and
+    `suits_encoders` that it needs no predicted tokens. `loss` is
     there where the method needs no more of its teacher than the distributions of the text's tokens.
     `check` raises ConfigError for options out of range. `size` returns the memory it takes beside a
     student and a teacher, and raises UnsupportedError where these do not fit together."""
@@ -163,15 +166,22 @@ class Method:
     loss: Callable[[MethodOptions], TokenLoss] | None = None
     is_judged: bool = True
     is_shared: bool = True
+    suits_encoders: bool = False
     size: Callable[[MethodOptions, ModelSpec, ModelSpec], LessonSize] = _no_size
 
 
-def by_loss(summary: str, make_loss: Callable[[MethodOptions], TokenLoss]) -> Method:
-    """Returns a method that lowers a loss of each target's logits."""
+def by_loss(
+    summary: str,
+    make_loss: Callable[[MethodOptions], TokenLoss],
+    *,
+    suits_encoders: bool = True,
+) -> Method:
+    """Returns a method that lowers a loss of each target's logits, or of each text's labels or
+    vector."""
 
     def lesson(setting: Setting) -> Lesson:
         teacher = setting.stored or setting.teacher
-        objective = LogitObjective(loss=make_loss(setting.options), teacher=teacher)
+        objective = objective_for(setting.student.spec, make_loss(setting.options), teacher)
         return Lesson(objective=objective, source=setting.row_batches)
 
     needs_teacher = make_loss(MethodOptions()).needs_teacher
@@ -181,6 +191,7 @@ def by_loss(summary: str, make_loss: Callable[[MethodOptions], TokenLoss]) -> Me
         check=make_loss,
         lesson=lesson,
         loss=make_loss,
+        suits_encoders=suits_encoders,
     )
 
 
@@ -300,7 +311,13 @@ def by_features(feature: FeatureMethod) -> Method:
     def size(options: MethodOptions, student: ModelSpec, teacher: ModelSpec) -> LessonSize:
         return feature.size(student, teacher, checked_inside(options.layer_map))
 
-    return Method(summary=feature.summary, check=check, lesson=lesson, size=size)
+    return Method(
+        summary=feature.summary,
+        check=check,
+        lesson=lesson,
+        size=size,
+        suits_encoders=feature.suits_encoders,
+    )
 
 
 def check_share(option: str, share: float) -> None:
@@ -314,7 +331,9 @@ METHODS: dict[str, Method] = {
     "kl": by_loss("the teacher's whole distribution alone (forward KL)", _kl),
     "reverse-kl": by_loss("to say only what the teacher would say", _reverse_kl),
     "jsd": by_loss("a compromise of kl and reverse-kl", _jsd),
-    "slim": by_loss("the text's token, and the teacher's likeliest tokens", _slim),
+    "slim": by_loss(
+        "the text's token, and the teacher's likeliest tokens", _slim, suits_encoders=False
+    ),
     "gkd": Method(
         summary="jsd, for a share of the steps on texts that the student writes itself",
         check=_check_gkd,
@@ -337,7 +356,7 @@ METHODS: dict[str, Method] = {
         is_shared=False,
     ),
     **{name: by_features(feature) for name, feature in FEATURE_METHODS.items()},
-    "hard-label": by_loss("the text's tokens alone", lambda options: CrossEntropy()),
+    "hard-label": by_loss("the text's tokens, or labels, alone", lambda options: CrossEntropy()),
 }
 
 

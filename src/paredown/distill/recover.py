@@ -6,7 +6,7 @@ The student learns the teacher's whole distribution at each token (knowledge dis
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from paredown.distill.held_zeros import held_zeros
 from paredown.distill.losses.kl import KL
 from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.memory import TrainingMemory, TrainingSize, choose_layout
-from paredown.distill.objective import LogitObjective
 from paredown.distill.row_batches import RowBatches
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows
 from paredown.distill.same_vocabulary import check_same_vocabulary
 from paredown.distill.teacher import DecoderTeacher
+from paredown.distill.text_objective import loss_for, objective_for
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.trainer import Training, TrainResult, train
 from paredown.distill.training_folder import open_training_folder, training_path
@@ -38,7 +38,8 @@ from paredown.spec.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class RecoverConfig:
-    """`train` has the budget. `loss` is what a target costs. Norms and linear layers are trained;
+    """`train` has the budget. `loss` is what a target costs; an encoder without labels learns the
+    original's vectors instead (text_objective.py). Norms and linear layers are trained;
     with `trains_tables` the embedding and the output layer are, too. Routers are not."""
 
     train: TrainConfig
@@ -63,7 +64,7 @@ def recover(
     original: Checkpoint,
     output: Path,
     config: RecoverConfig,
-    rows: Rows,
+    rows: BatchRows,
     *,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
@@ -89,7 +90,7 @@ def recover(
     ) as folder:
         student = Decoder.from_checkpoint(pruned)
         held = held_zeros(student, pruned)
-        training = _training(student, original, config, rows, held)
+        training = _training(student, pruned, original, config, rows, held)
         result = train(training, config.train, layout, folder, on_progress)
         clamped = write_decoder(student, pruned, output, overwrite=overwrite, finish=finish)
     return RecoverResult(
@@ -101,43 +102,51 @@ def recover(
     )
 
 
-def trained_parameters(decoder: Decoder, *, trains_tables: bool) -> dict[str, Tensor]:
-    """Returns the parameters that a recovery trains, by name."""
+def trained_parameters(
+    decoder: Decoder, *, trains_tables: bool, kept: Container[str] = ()
+) -> dict[str, Tensor]:
+    """Returns the parameters that a recovery trains, by name. Those in `kept` stay: the head's that
+    lie in files of their own, which are copied."""
     routers = {
         f"layers.{index}.{role}.weight"
         for index in range(decoder.spec.num_layers)
         for role in decoder.spec.router_shapes(index)
     }
-    tables = ("embedding.", "position_embedding.", "output.")
+    tables = ("embedding.", "position_embedding.", "token_type_embedding.", "output.")
     return {
         name: parameter
         for name, parameter in decoder.named_parameters()
-        if name not in routers and (trains_tables or not name.startswith(tables))
+        if name not in routers
+        and name not in kept
+        and (trains_tables or not name.startswith(tables))
     }
 
 
 def _training(
     student: Decoder,
+    pruned: Checkpoint,
     original: Checkpoint,
     config: RecoverConfig,
-    rows: Rows,
+    rows: BatchRows,
     held: Mapping[str, Tensor],
 ) -> Training:
     fuse_attention(student)
     teacher = None
-    if config.loss.needs_teacher:
+    if loss_for(student.spec, config.loss).needs_teacher:
         teacher = DecoderTeacher.load(original, config.train.chosen_arithmetic, config.train.device)
     return Training(
         student=student,
-        parameters=trained_parameters(student, trains_tables=config.trains_tables),
+        parameters=trained_parameters(
+            student, trains_tables=config.trains_tables, kept=pruned.own_head
+        ),
         source=RowBatches.of(rows, config.train),
-        objective=LogitObjective(loss=config.loss, teacher=teacher),
+        objective=objective_for(student.spec, config.loss, teacher),
         held=held,
     )
 
 
 def _size(
-    pruned: Checkpoint, original: Checkpoint, config: RecoverConfig, rows: Rows
+    pruned: Checkpoint, original: Checkpoint, config: RecoverConfig, rows: BatchRows
 ) -> TrainingSize:
     spec = pruned.spec
     return TrainingSize(
@@ -149,7 +158,7 @@ def _size(
         step_rows=config.train.step_rows(rows.num_tokens),
         arithmetic=config.train.chosen_arithmetic,
         device=config.train.device,
-        teacher=original.spec if config.loss.needs_teacher else None,
+        teacher=original.spec if loss_for(spec, config.loss).needs_teacher else None,
     )
 
 
@@ -160,7 +169,7 @@ def num_without_tables(spec: ModelSpec) -> int:
 
 
 def _fingerprint(
-    pruned: Checkpoint, original: Checkpoint, config: RecoverConfig, rows: Rows
+    pruned: Checkpoint, original: Checkpoint, config: RecoverConfig, rows: BatchRows
 ) -> str:
     parts = (
         source_digest(pruned),

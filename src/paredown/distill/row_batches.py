@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from paredown.distill.batch import Batch
 from paredown.distill.row_order import RowOrder
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows
 from paredown.distill.train_config import TrainConfig
 from paredown.models.decoder.decoder import Decoder
 
@@ -13,12 +13,12 @@ from paredown.models.decoder.decoder import Decoder
 class RowBatches:
     """Implements BatchSource by `num_rows` rows a step; `seed` is that of their order."""
 
-    rows: Rows
+    rows: BatchRows
     num_rows: int
     seed: int
 
     @classmethod
-    def of(cls, rows: Rows, config: TrainConfig) -> "RowBatches":
+    def of(cls, rows: BatchRows, config: TrainConfig) -> "RowBatches":
         """Returns the batches that the training's numbers ask for."""
         return cls(rows=rows, num_rows=config.step_rows(rows.num_tokens), seed=config.seed)
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,21 @@ import torch
 
 from paredown.distill.batch import Batch
 from paredown.errors import ConfigError
+
+
+class BatchRows(Protocol):
+    """Rows of one length, `num_tokens`, of which batches are made; `digest` is the SHA-256 of
+    everything."""
+
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def digest(self) -> str: ...
+    def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
+        """Returns the rows of these indices."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +38,8 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """`is_target_NT` is true for tokens that are predicted from those before them. `texts_NT`
-    numbers the text of each token of a row; with None a row is one text."""
+    """Implements BatchRows. `is_target_NT` is true for tokens that are predicted from those before
+    them. `texts_NT` numbers the text of each token of a row; with None a row is one text."""
 
     tokens_NT: npt.NDArray[np.int64]
     is_target_NT: npt.NDArray[np.bool_]
@@ -90,7 +106,6 @@ class Rows:
         return found.hexdigest()
 
     def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
-        """Returns the rows of these indices."""
         tokens_BT = torch.from_numpy(self.tokens_NT[rows])
         texts_BT = None if self.texts_NT is None else torch.from_numpy(self.texts_NT[rows])
         return Batch(

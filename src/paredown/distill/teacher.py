@@ -46,8 +46,10 @@ class DecoderTeacher:
         decoder = Decoder.from_checkpoint(checkpoint, device=device)
         fuse_attention(decoder)
         if arithmetic == "bf16":
+            # The sum of an encoder's tables passes a norm first, in full precision.
+            kinds = (nn.Linear, nn.Embedding) if checkpoint.spec.generates else (nn.Linear,)
             for module in decoder.modules():
-                if isinstance(module, nn.Linear | nn.Embedding):
+                if isinstance(module, kinds):
                     module.weight.data = module.weight.data.to(torch.bfloat16)
         return cls(decoder=decoder, arithmetic=arithmetic)
 

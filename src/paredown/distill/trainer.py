@@ -23,7 +23,7 @@ from paredown.distill.judge import HeldOut, Judge, Judgement, best_of
 from paredown.distill.layout import Layout
 from paredown.distill.objective import Objective
 from paredown.distill.peers import Peers
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows
 from paredown.distill.run_log import RunLog, StepRecord
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.training_folder import TrainingFolder
@@ -217,7 +217,7 @@ class _Run:
         self._judge.look(num_steps, num_steps * self._step_tokens, self._progress())
         self._elapsed_s = self._agreed(self._elapsed_s + time.monotonic() - started)
 
-    def _mean_loss(self, rows: Rows) -> float:
+    def _mean_loss(self, rows: BatchRows) -> float:
         assert self._workers is not None
         batch = rows.batch(np.arange(rows.num_rows))
         parts = batch.split(self._layout.part_rows)

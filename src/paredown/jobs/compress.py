@@ -118,7 +118,7 @@ def _verifier(
     return Verifier(
         source.original,
         recipe,
-        verify.choose_text(source.original, num_threads),
+        verify.texts_for(source.original, num_threads),
         num_threads=num_threads,
         notes=source.notes,
         on_progress=on_progress,

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from paredown.compress.calibrate.source_digest import source_digest
-from paredown.distill.data.training_data import TrainingData
+from paredown.distill.data.learned_data import LearnedData
 from paredown.distill.distill import DistillConfig, DistillResult, Pair, distill
 from paredown.distill.peers import Peers, joined_peers
 from paredown.distill.students.make_student import make_student
@@ -180,7 +180,7 @@ def _lead(source: FloatSource, options: _Options, peers: Peers | None) -> Distil
 
 def _help(peers: Peers, options: _Options) -> DistilledCheckpoint:
     """Trains beside the first process, with what that has prepared."""
-    shared: tuple[Path, Path, str, TrainingData] | None = None
+    shared: tuple[Path, Path, str, LearnedData] | None = None
     student, teacher, method, data = peers.share(shared)
     pair = Pair(student=Checkpoint.open(student), teacher=Checkpoint.open(teacher), peers=peers)
     config = replace(_threaded(options.config, options.num_threads), method=method)

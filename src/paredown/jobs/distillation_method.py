@@ -25,6 +25,8 @@ def choose_method(pair: Pair, config: DistillConfig) -> tuple[DistillConfig, tup
 
 
 def _chosen(pair: Pair, config: DistillConfig) -> tuple[str, str]:
+    if not pair.student.spec.generates:
+        return "soft-label", "an encoder learns what its teacher makes of each text"
     if config.options.reward:
         return "reward", "a reward was given"
     try:

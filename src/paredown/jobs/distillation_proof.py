@@ -8,9 +8,11 @@ from paredown.distill.trainer import TrainResult
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.quality.measurement import Measurement, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.texts.encoder_texts import EncoderTexts
 from paredown.evaluate.texts.text import EvalText
+from paredown.evaluate.verify.encoder_verification import measure_agreement
 from paredown.evaluate.verify.verification import Verification
-from paredown.executors.load import load_executor
+from paredown.executors.load import load_encoder, load_executor
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.jobs.verifier import Verifier
@@ -43,10 +45,10 @@ class DistillationProof:
         self.before: Measurement | None = None
         self.verification: Verification | None = None
         self.not_verified = NOT_WANTED if config is None else _incomparable(pair)
-        self._text: EvalText | None = None
+        self._text: EvalText | EncoderTexts | None = None
         if config is not None and self.not_verified is None:
             context = pair.student.spec.max_positions
-            self._text = config.choose_text(pair.teacher, num_threads, context)
+            self._text = config.texts_for(pair.teacher, num_threads, context)
 
     def write(self, folder: Path, training: TrainResult) -> None:
         """Measures the student and writes verification.json to the folder, unless what is needed
@@ -54,16 +56,17 @@ class DistillationProof:
         self.notes = (*self.notes, *_training_notes(training))
         if self._text is None:
             return
+        reference = None
         try:
-            reference = self._load(self._pair.teacher, self._text)
-            self.before = self._measured(self._text, reference)
+            if isinstance(self._text, EncoderTexts):
+                self.before = self._compared(self._text)
+            else:
+                reference = self._load(self._pair.teacher, self._text)
+                self.before = self._measured(self._text, reference)
         except (CapacityError, UnsupportedError) as error:
             self.not_verified = f"{error.what} ({error.seen})"
             return
-        assert self.before.perplexity is not None
-        start = f"before the training: perplexity {self.before.perplexity:.3f}, "
-        start += f"KL divergence {self.before.kl_divergence:.5f}"
-        self.notes = (*self.notes, start)
+        self.notes = (*self.notes, f"before the training: {_told(self.before)}")
         verifier = Verifier(
             self._pair.teacher,
             self._name,
@@ -94,6 +97,28 @@ class DistillationProof:
             held_bytes=start.weight_bytes,
         )
 
+    def _compared(self, texts: EncoderTexts) -> Measurement:
+        """Returns the figures of an encoder as it started."""
+        options = RunOptions(threads=ThreadPlan.resolve(self._num_threads))
+        report = self._on_progress or (lambda what, share: None)
+        start = load_encoder(self._pair.student, options)
+        agreement = measure_agreement(
+            start,
+            load_encoder(self._pair.teacher, options),
+            texts,
+            names=("the student as it started", "its teacher"),
+            on_progress=lambda done, total: report(
+                "reading texts as the student started", done / total
+            ),
+        )
+        return make_measurement(
+            "student before training",
+            self._pair.student,
+            agreement=agreement,
+            original=self._pair.teacher,
+            held_bytes=start.weight_bytes,
+        )
+
     def _load(self, checkpoint: Checkpoint, text: EvalText) -> LoadedExecutor:
         threads = ThreadPlan.resolve(self._num_threads)
         return load_executor(checkpoint, RunOptions(num_pages=num_pages_for(text), threads=threads))
@@ -105,6 +130,14 @@ def _incomparable(pair: Pair) -> str | None:
     if sizes[0] == sizes[1]:
         return None
     return f"the student has {sizes[0]:,} tokens and its teacher {sizes[1]:,}"
+
+
+def _told(start: Measurement) -> str:
+    if start.perplexity is not None:
+        return f"perplexity {start.perplexity:.3f}, KL divergence {start.kl_divergence:.5f}"
+    if start.label_agreement is not None:
+        return f"{start.label_agreement:.2%} of the teacher's labels"
+    return f"cosine to the teacher's vectors {start.cosine_mean:.4f}"
 
 
 def _training_notes(training: TrainResult) -> tuple[str, ...]:

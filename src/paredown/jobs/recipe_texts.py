@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import DEFAULT_TRAIN_TOKENS, RecoverStep, TrainStep
+from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.texts.training_text import TrainingTextConfig
 from paredown.jobs.calibration_windows import calibration_windows
+from paredown.jobs.encoder_training_texts import encoder_texts
 from paredown.jobs.float_source import FloatSource
 from paredown.jobs.training_rows import TrainingRows, own_rows, training_rows
 
@@ -45,6 +47,11 @@ def recipe_texts(
         if isinstance(step, TrainStep) and step.method == "llm_qat":
             return own_rows(source.original, tokens, num_threads)
         own = None if isinstance(config, Calibration) else config.text
+        if not source.original.spec.generates:
+            paths = () if own is None else (own,)
+            data = TrainingDataConfig(paths=paths, held_out=0.0)
+            found = encoder_texts(source.original, data, tokens)
+            return TrainingRows(rows=found.rows, source=found.source)
         text = TrainingTextConfig(text=own, num_tokens=tokens)
         return training_rows(source.original, text, num_threads)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows, Rows
 from paredown.evaluate.texts.sampling_executor import load_sampling_executor
 from paredown.evaluate.texts.self_generated import self_generated_windows
 from paredown.evaluate.texts.training_text import (
@@ -18,7 +18,7 @@ from paredown.models.text.tokenizer import Tokenizer
 class TrainingRows:
     """`source` says in reports where the rows come from."""
 
-    rows: Rows
+    rows: BatchRows
     source: str
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint
@@ -46,7 +47,7 @@ def mapped_states(checkpoint: Checkpoint) -> tuple[FileState, ...]:
     """Returns the states of the files from when the checkpoint was opened."""
     return tuple(
         FileState(
-            name=file.path.name,
+            name=file_name(checkpoint, file.path),
             num_bytes=file.stat.st_size,
             modified_ns=file.stat.st_mtime_ns,
             changed_ns=file.stat.st_ctime_ns,
@@ -80,8 +81,19 @@ def content_digest(checkpoint: Checkpoint, num_threads: int) -> str:
 
 
 def file_digests(checkpoint: Checkpoint, num_threads: int) -> dict[str, str]:
-    """Returns the digest of each safetensors file by its name. Reads all of them."""
-    return {file.path.name: hash_bytes(file.raw, num_threads) for file in checkpoint.files}
+    """Returns the digest of each safetensors file by its name, which has the folder of a head's
+    module before it. Reads all of them."""
+    return {
+        file_name(checkpoint, file.path): hash_bytes(file.raw, num_threads)
+        for file in checkpoint.files
+    }
+
+
+def file_name(checkpoint: Checkpoint, path: Path) -> str:
+    """Returns the name of one of a checkpoint's files, inside its folder."""
+    folder = checkpoint.path
+    inside = path != folder and path.is_relative_to(folder)
+    return path.relative_to(folder).as_posix() if inside else path.name
 
 
 def joint_digest(digests: Mapping[str, str]) -> str:

@@ -47,6 +47,7 @@ from paredown.optimize.output_share import output_note
 from paredown.optimize.plot import draw_front
 from paredown.optimize.pruned_candidates import pruned_words
 from paredown.optimize.report import render_report
+from paredown.optimize.require_predictions import require_predictions
 from paredown.optimize.search import SearchNotes, search
 from paredown.optimize.sensitivity import WINDOW_TOKENS
 from paredown.optimize.trained_candidates import trained_recipes
@@ -134,6 +135,7 @@ def _optimize(
 ) -> OptimizeResult:
     """Runs the search and writes the best candidate."""
     original, floats = source.original, source.floats
+    require_predictions(original, "optimize")
     report_share("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)
     start = _MIXED_SHARE if any(map(is_mixed, config.formats or ())) else 0.0

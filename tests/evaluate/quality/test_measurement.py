@@ -17,6 +17,7 @@ from paredown.evaluate.quality.measurement import (
     make_measurement,
 )
 from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.quality.vector_agreement import VectorAgreement
 from paredown.evaluate.speed.speed import Speed
 from paredown.models.checkpoint import Checkpoint
 
@@ -59,8 +60,13 @@ def test_it_has_a_field_for_all_that_is_measured(source: Checkpoint) -> None:
         mfu=0.25,
         decode_bytes=7,
     )
-    whole = make_measurement("one", source, quality=quality, speed=speed, held_bytes=6)
-    told = asdict(quality) | asdict(speed) | {"held_bytes": 6}
+    agreement = VectorAgreement(
+        cosine_mean=0.99, cosine_least=0.98, rank_agreement=0.97, label_agreement=0.96
+    )
+    whole = make_measurement(
+        "one", source, quality=quality, agreement=agreement, speed=speed, held_bytes=6
+    )
+    told = asdict(quality) | asdict(agreement) | asdict(speed) | {"held_bytes": 6}
     assert {name: getattr(whole, name) for name in told} == told
     bare = make_measurement("one", source)
     by_search = {"on_front", "first_token_s", "memory_bytes"}

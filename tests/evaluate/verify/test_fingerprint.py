@@ -22,7 +22,7 @@ from paredown.evaluate.verify.golden import (
     GOLDEN_KV,
     NUM_TOKENS,
     golden_tokens,
-    hash_logits,
+    hash_output,
     run_golden,
 )
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint, write_verification
@@ -302,9 +302,9 @@ def test_pages_of_their_own_give_the_logits_that_the_executor_gives(
     packed.wait_for_cache()
     mapped = load(Checkpoint.open(tmp_path / "model"), cache=cache)
     assert (packed.weights_from, mapped.weights_from) == ("checkpoint", "cache")
-    expected = hash_logits(run_golden(packed))
+    expected = hash_output(run_golden(packed))
     for executor in (packed, mapped, packed.sharing_weights(GOLDEN_KV)):
-        assert hash_logits(run_golden(executor.sharing_weights(GOLDEN_KV))) == expected
+        assert hash_output(run_golden(executor.sharing_weights(GOLDEN_KV))) == expected
 
 
 def test_weights_that_are_mapped_are_not_read_again(

@@ -18,7 +18,7 @@ from paredown.evaluate.verify.golden import (
     TOLERANCE,
     GoldenLogits,
     golden_tokens,
-    hash_logits,
+    hash_output,
     log_probabilities,
     make_golden,
     run_golden,
@@ -71,9 +71,9 @@ def test_one_bit_of_one_logit_changes_the_hash(
 ) -> None:
     changed = logits_TV.copy()
     changed.view(np.uint32)[-1, -1] ^= np.uint32(1 << bit)
-    assert hash_logits(changed) != hash_logits(logits_TV)
-    assert hash_logits(logits_TV.copy()) == hash_logits(logits_TV)
-    assert hash_logits(np.asfortranarray(logits_TV)) == hash_logits(logits_TV)
+    assert hash_output(changed) != hash_output(logits_TV)
+    assert hash_output(logits_TV.copy()) == hash_output(logits_TV)
+    assert hash_output(np.asfortranarray(logits_TV)) == hash_output(logits_TV)
 
 
 def golden_of(log_p: list[float]) -> GoldenLogits:
@@ -136,7 +136,7 @@ def test_all_rows_come_from_one_step_over_the_first_pages() -> None:
     tokens = golden_tokens(executor.spec)
     for row in (0, 17, NUM_TOKENS - 1):
         assert np.array_equal(logits_TV[row], reference_logits(tokens[: row + 1], 512))
-    assert hash_logits(logits_TV) == hashlib.sha256(logits_TV.tobytes()).hexdigest()
+    assert hash_output(logits_TV) == hashlib.sha256(logits_TV.tobytes()).hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,9 @@ def _table(student: Measurement, before: Measurement, teacher: Measurement) -> T
     table = Table("verified", "student", "before", "teacher")
     columns = (student, before, teacher)
     table.add_row("size", *(format_bytes(one.file_bytes) for one in columns))
+    if student.cosine_mean is not None:
+        _add_agreement(table, student, before)
+        return table
     table.add_row("perplexity", *(_figure(one.perplexity, ".3f") for one in columns))
     table.add_row("bits per byte", *(_figure(one.bits_per_byte, ".4f") for one in columns))
     table.add_row(
@@ -43,6 +46,19 @@ def _table(student: Measurement, before: Measurement, teacher: Measurement) -> T
     )
     table.add_row("top-1 agreement", *(_figure(one.top1_agreement, ".2%") for one in columns))
     return table
+
+
+def _add_agreement(table: Table, student: Measurement, before: Measurement) -> None:
+    """Adds how far an encoder is from its teacher."""
+    for told, name, form in (
+        ("cosine, mean", "cosine_mean", ".4f"),
+        ("cosine, least", "cosine_least", ".4f"),
+        ("rank agreement of pairs (Spearman)", "rank_agreement", ".4f"),
+        ("label agreement", "label_agreement", ".2%"),
+    ):
+        values = [getattr(one, name) for one in (student, before)]
+        if values != [None, None]:
+            table.add_row(told, *(_figure(value, form) for value in values))
 
 
 def _figure(value: float | None, form: str) -> str:

@@ -19,7 +19,8 @@ _SMALLEST = 1e-20
 
 class Aim:
     """`wanted` yields residuals after the linear layer, batch by batch, or its outputs where a norm
-    follows it (`is_normed`). Outputs are multiplied by `multiplier` before they are added."""
+    follows it or its sum (`is_normed`). Outputs are multiplied by `multiplier` before they are
+    added."""
 
     def __init__(
         self, module: nn.Linear, wanted: Iterator[Tensor] | None, multiplier: float, is_normed: bool

@@ -19,6 +19,7 @@ from paredown.compress.cut.cut_tensors import CutTensors
 from paredown.compress.cut.cut_walk import CutPlan, Walked, walk
 from paredown.compress.cut.layers import CutLayers
 from paredown.compress.cut.method import Cut, CutResult
+from paredown.compress.encoder_recipe import check_encoder_cuts
 from paredown.compress.folder_job import FinishCompress
 from paredown.compress.require_floats import require_floats
 from paredown.errors import ConfigError
@@ -44,6 +45,7 @@ def check_cuts(source: Checkpoint, steps: Sequence[Cut]) -> ModelSpec:
     ConfigError for shares that cannot be had. Raises UnsupportedError for units that the model
     lacks, sizes that its config.json cannot express, and a source that is quantized."""
     require_floats(source)
+    check_encoder_cuts(source.spec, steps)
     check_files(source.path)
     if not steps:
         raise ConfigError(

@@ -157,4 +157,5 @@ class UnexplainedSum:
 def _can_make_up(block: LayerBlock) -> bool:
     """Whether the residual depends on the layer's `down` linearly."""
     spec = block.layer.spec
-    return not spec.has_experts and spec.norms.mlp_output is None
+    is_plain = spec.norms.mlp_output is None and spec.norms.mlp_sum is None
+    return not spec.has_experts and is_plain

@@ -173,11 +173,15 @@ class LayerWork:
 
     def _aim(self, role: str) -> Aim:
         spec, wanted = self._block.layer.spec, None
-        norm = spec.norms.attention_output if role == "o" else spec.norms.mlp_output
+        norms = spec.norms
+        follows = (norms.attention_output, norms.attention_sum)
+        if role == "down":
+            follows = (norms.mlp_output, norms.mlp_sum)
+        is_normed = any(norm is not None for norm in follows)
         if self._targets is not None and self._aims:
             file = self._targets.attention if role == "o" else self._targets.mlp
             wanted = file.batches(self._block.batch_size)
-        return Aim(self._module(role), wanted, spec.residual_multiplier, norm is not None)
+        return Aim(self._module(role), wanted, spec.residual_multiplier, is_normed)
 
     def _experts(self, cut: CutExperts, experts: Experts) -> Indices | None:
         num = cut.remaining(experts)

@@ -44,7 +44,7 @@ class OriginalStream:
         inputs, outputs = self.inputs(number), self.inputs(number + 1)
         attention = self._workspace.inside(number, _ATTENTION, self._shape)
         norms, mlp = block.layer.spec.norms, outputs
-        if norms.attention_output is None and norms.mlp_output is None:
+        if not any((norms.attention_output, norms.mlp_output, norms.attention_sum, norms.mlp_sum)):
             attention.write(_values(block, inputs, "attention_sum"), lasting=False)
             size = block.batch_size
             pairs = zip(attention.batches(size), inputs.batches(size), strict=True)
@@ -53,7 +53,7 @@ class OriginalStream:
             mlp = self._workspace.inside(number, _MLP, self._shape)
             attention.write(_values(block, inputs, "attention_output"), lasting=False)
             mlp.write(_values(block, inputs, "mlp_output"), lasting=False)
-            outputs.write(_values(block, inputs, "mlp_sum"))
+            outputs.write(_outputs(block, inputs))
         self._pass_on(range(block.layer.index + 1, following), outputs)
         return Targets(attention=attention, mlp=mlp)
 
@@ -67,16 +67,22 @@ class OriginalStream:
         for index in layers:
             block = load_block(self._source, index, file)
             self._source.release()
-            file.write(_values(block, file, "mlp_sum"))
+            file.write(_outputs(block, file))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Targets:
-    """The files that a layer's attention and its MLP aim at: residuals, or outputs before the norm
-    that follows."""
+    """The files that a layer's attention and its MLP aim at: residuals, or their own outputs where
+    a norm follows these or the sums."""
 
     attention: ActivationFile
     mlp: ActivationFile
+
+
+def _outputs(block: LayerBlock, inputs: ActivationFile) -> Iterator[Tensor]:
+    """Yields the layer's outputs, batch by batch."""
+    for x_BTD in inputs.batches(block.batch_size):
+        yield block.layer(x_BTD, block.table, block.mask)
 
 
 def _values(block: LayerBlock, inputs: ActivationFile, point: str) -> Iterator[Tensor]:

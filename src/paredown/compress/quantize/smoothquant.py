@@ -1,5 +1,6 @@
 """SmoothQuant (arXiv 2211.10438): moves a part of the norms' large channels into the weights, so
-that inputs and weights can both be rounded to 8 bits.
+that inputs and weights can both be rounded to 8 bits. A layer whose norms follow its sums (BERT)
+passes nothing on from them; there v's channels are smoothed for o (models/decoder/smoothing.py).
 
 Shapes: N sequences, T tokens, D hidden size, I columns of a linear layer, P channels of a norm.
 """
@@ -17,17 +18,19 @@ from paredown.compress.calibrate.input_sample import check_sample, observe, posi
 from paredown.compress.calibrate.input_statistics import static_input_scale
 from paredown.compress.quantize.method import Block, LayerTarget, Transformed
 from paredown.compress.quantize.rescale import (
+    columns_of_channels,
     fitting,
     linear_weight,
     pair_input,
     replaced,
     rescale,
+    to_columns,
 )
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import ConfigError
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.points import input_point
-from paredown.models.decoder.smoothing import norm_pairs
+from paredown.models.decoder.smoothing import input_pairs, pairs_left_out
 
 # The values tried for each layer, besides no smoothing; the paper finds 0.4 to 0.6 best for OPT.
 ALPHAS = tuple(step / 20 for step in range(4, 20))
@@ -65,18 +68,21 @@ class SmoothQuant:
         }
         if not rounded:
             return Transformed()
-        pairs = norm_pairs(block.layer.spec)
+        pairs = input_pairs(block.layer.spec)
+        left_out = (
+            pairs_left_out(block.layer.spec) if "v" in {one.producer for one in pairs} else ()
+        )
         points = {input_point(role) for role in targets} | {pair_input(pair) for pair in pairs}
         seen = observe(block, points, num_tokens=1)
         absmax = {point: one.absmax_I for point, one in seen.items()}
         if self.alpha is not None:
             smooth(block, rounded, absmax, self.alpha)
-            return Transformed(notes=(f"alpha {self.alpha:.2f}",))
+            return Transformed(notes=(f"alpha {self.alpha:.2f}", *left_out))
         alpha = self._search(block, rounded, absmax)
         if alpha is None:
-            return Transformed(notes=("unsmoothed, no alpha lost less",))
+            return Transformed(notes=("unsmoothed, no alpha lost less", *left_out))
         smooth(block, rounded, absmax, alpha)
-        return Transformed(notes=(f"alpha {alpha:.2f}",))
+        return Transformed(notes=(f"alpha {alpha:.2f}", *left_out))
 
     def _search(
         self, block: Block, targets: Mapping[str, LayerTarget], absmax: Mapping[str, Tensor]
@@ -111,16 +117,20 @@ def smooth(
 ) -> dict[str, Tensor]:
     """Moves the ranges in place and returns the new `absmax`, by point."""
     layer, result = block.layer, dict(absmax)
-    for pair in norm_pairs(layer.spec):
+    for pair in input_pairs(layer.spec):
         wanted = [targets[role] for role in pair.consumers if role in targets]
         if not wanted:
             continue
         point = pair_input(pair)
         largest = [linear_weight(layer, role).abs().amax(0) for role in pair.consumers]
-        scales_P = smoothing_scales(absmax[point], torch.stack(largest).amax(0), alpha)
+        absmax_P, weight_absmax_P = (
+            columns_of_channels(pair, values_I).amax(-1)
+            for values_I in (absmax[point], torch.stack(largest).amax(0))
+        )
+        scales_P = smoothing_scales(absmax_P, weight_absmax_P, alpha)
         factors_P = rescale(layer, pair, fitting(pair, scales_P), wanted[0].scale_dtype)
         for read in {point, *map(input_point, pair.consumers)} & set(absmax):
-            result[read] = absmax[read] / factors_P
+            result[read] = absmax[read] / to_columns(pair, factors_P)
     return result
 
 

@@ -88,7 +88,7 @@ def split_windows(rows: Rows, source: str, held_out: float, num_tokens: int) -> 
     """Returns windows of a text as training data, of which `num_tokens` are trained on; those whose
     digest says so are held out."""
     taken = np.array(
-        [_is_held_out(_window_digest(rows, index), held_out) for index in range(rows.num_rows)]
+        [is_held_out(_window_digest(rows, index), held_out) for index in range(rows.num_rows)]
     )
     if taken.all():
         taken[0] = False
@@ -135,7 +135,7 @@ class _Reader:
             return
         self.seen.add(digest)
         size = sum(len(text.token_ids) for text in texts)
-        if not _is_held_out(digest, self.config.held_out):
+        if not is_held_out(digest, self.config.held_out):
             self.texts += texts
             self.num_tokens += size
         elif self.num_held_out_tokens < _held_out_tokens(self.wanted):
@@ -194,7 +194,8 @@ def _held_out_tokens(num_tokens: int) -> int:
     return min(part, _MAX_HELD_OUT_TOKENS)
 
 
-def _is_held_out(digest: bytes, share: float) -> bool:
+def is_held_out(digest: bytes, share: float) -> bool:
+    """Returns whether a record of that digest is among the share that is held out."""
     return int.from_bytes(digest[:8]) < share * 2.0**64
 
 

@@ -1,11 +1,11 @@
-"""Attention scores before the softmax (TinyBERT, arXiv 1909.10351, equation 7), for decoders.
+"""Attention scores before the softmax (TinyBERT, arXiv 1909.10351, equation 7).
 
     mean over the heads h, and the keys k that the target's place sees, of (s_hk - a_hk)^2
 
-s are the student's scores, a the teacher's. A place sees the tokens before it and itself, in its
-own text and within the windows of both layers. Where the teacher has more heads, a is their mean:
-head h of H is compared with the teacher's heads in the same share of all, from h / H to (h + 1) /
-H; a head that lies in two shares counts in both.
+s are the student's scores, a the teacher's. A place sees what both layers let it see of its own
+text: in a decoder the tokens before it and itself. Where the teacher has more heads, a is their
+mean: head h of H is compared with the teacher's heads in the same share of all, from h / H to
+(h + 1) / H; a head that lies in two shares counts in both.
 
 Shapes: B rows, T tokens, H heads, G teacher's heads, C columns of a head, N targets.
 """

@@ -17,13 +17,14 @@ from paredown.distill.features.feature_size import (
 from paredown.distill.features.fitted_projection import fitted_projection
 from paredown.distill.features.gradients import GradientObjective
 from paredown.distill.features.layer_map import Inside, LayerMap
+from paredown.distill.features.prediction import prediction_for
 from paredown.distill.features.projection import check_not_wider, new_projection
 from paredown.distill.features.tinybert import TinyBERT
 from paredown.distill.features.weights import WeightObjective, side_sizes
 from paredown.distill.lesson_size import LessonSize
 from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.objective import LogitObjective, Objective
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows
 from paredown.distill.teacher import DecoderTeacher
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.model import ModelSpec
@@ -40,7 +41,7 @@ class FeatureSetting:
     weight: float
     inside: Inside
     seed: int
-    rows: Rows
+    rows: BatchRows
 
     @property
     def layer_map(self) -> LayerMap:
@@ -54,11 +55,13 @@ Lowered = tuple[Objective, Mapping[str, Tensor]]
 @dataclass(frozen=True, kw_only=True)
 class FeatureMethod:
     """`size` returns the memory that it takes for a student and a teacher. It raises
-    UnsupportedError where the two cannot be compared."""
+    UnsupportedError where the two cannot be compared. `suits_encoders` says that it needs no
+    predicted tokens."""
 
     summary: str
     size: Callable[[ModelSpec, ModelSpec, Inside], LessonSize]
     make: Callable[[FeatureSetting], Lowered]
+    suits_encoders: bool = False
 
 
 def _check_sizes(student: ModelSpec, teacher: ModelSpec, inside: Inside) -> LayerMap:
@@ -112,7 +115,7 @@ def _boundaries(setting: FeatureSetting) -> Lowered:
 def _beside_logits(setting: FeatureSetting, features: TinyBERT | Boundaries) -> Lowered:
     objective = FeatureObjective(
         teacher=setting.teacher,
-        text_loss=setting.text_loss,
+        prediction=prediction_for(setting.student, setting.text_loss, setting.teacher),
         features=features,
         weight=setting.weight,
         layer_map=setting.layer_map,
@@ -162,6 +165,7 @@ FEATURE_METHODS: dict[str, FeatureMethod] = {
         summary="soft-label, and the teacher's attention and hidden states",
         size=_tinybert_size,
         make=_tinybert,
+        suits_encoders=True,
     ),
     "weights": FeatureMethod(
         summary="soft-label, and the teacher's weights through learned maps",
@@ -177,5 +181,6 @@ FEATURE_METHODS: dict[str, FeatureMethod] = {
         summary="soft-label, and which neurons the teacher's tokens switch on",
         size=_boundary_size,
         make=_boundaries,
+        suits_encoders=True,
     ),
 }

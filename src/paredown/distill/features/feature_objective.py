@@ -1,6 +1,6 @@
-"""FeatureObjective: a loss of features beside one of logits.
+"""FeatureObjective: a loss of features beside one of predictions (prediction.py).
 
-    loss of logits + W * loss of features
+    loss of predictions + W * loss of features
 
 Student and teacher run side by side, a layer of the student beside those that it stands for, so
 that only one layer of the teacher is remembered at a time. Shapes: B rows, T tokens, N targets, D
@@ -15,12 +15,11 @@ from torch.utils.checkpoint import checkpoint
 
 from paredown.distill.arithmetic import Arithmetic, computing
 from paredown.distill.batch import Batch
-from paredown.distill.chunked_logits import summed_losses
 from paredown.distill.features.layer_map import LayerMap
-from paredown.distill.features.layer_pair import LayerPair, PairLoss, at_targets
+from paredown.distill.features.layer_pair import LayerPair, PairLoss
+from paredown.distill.features.prediction import Prediction
 from paredown.distill.features.trace import Trace, trace
 from paredown.distill.forward import embed_batch, layer_positions
-from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.teacher import DecoderTeacher
 from paredown.models.decoder.attention import FusedPositions
 from paredown.models.decoder.decoder import Decoder
@@ -29,10 +28,10 @@ from paredown.models.decoder.layer import Layer
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureObjective:
-    """Implements Objective. `weight` is W; `text_loss` is the loss of logits."""
+    """Implements Objective. `weight` is W."""
 
     teacher: DecoderTeacher
-    text_loss: TokenLoss
+    prediction: Prediction
     features: PairLoss
     weight: float
     layer_map: LayerMap
@@ -40,17 +39,11 @@ class FeatureObjective:
     def total(
         self, student: Decoder, batch: Batch, arithmetic: Arithmetic, *, recomputes: bool
     ) -> Tensor:
+        compared = self.prediction.compared(batch)
         with computing(arithmetic, batch.device_type):
-            own_BTD, taught_BTD, features_N = self._walk(student, batch, recomputes=recomputes)
-            normed_ND = student.final_norm(at_targets(own_BTD, batch))
-        known = self.teacher.predict_from(taught_BTD, batch)
-        targets_N = batch.targets()
-
-        def losses(logits_NV: Tensor, rows: slice) -> Tensor:
-            return self.text_loss.losses(logits_NV, targets_N[rows], known(rows))
-
-        logits = summed_losses(student, normed_ND, losses, arithmetic)
-        return logits + self.weight * features_N.sum()
+            own_BTD, taught_BTD, features_N = self._walk(student, compared, recomputes=recomputes)
+        predicted = self.prediction.total(student, own_BTD, taught_BTD, batch, arithmetic)
+        return predicted + self.weight * self.prediction.total_of(features_N, batch)
 
     def _walk(
         self, student: Decoder, batch: Batch, *, recomputes: bool

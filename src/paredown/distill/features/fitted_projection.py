@@ -15,7 +15,8 @@ from paredown.distill.features.hidden_states import LEAST_SIZE
 from paredown.distill.features.layer_map import LayerMap
 from paredown.distill.features.layer_pair import at_targets
 from paredown.distill.forward import embed_batch, layer_positions
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows
+from paredown.distill.text_outputs import every_token
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
 from paredown.spec.device import Device
@@ -27,7 +28,7 @@ _RIDGE = 1e-4
 
 
 def fitted_projection(
-    student: Decoder, teacher: Decoder, layer_map: LayerMap, rows: Rows, arithmetic: Arithmetic
+    student: Decoder, teacher: Decoder, layer_map: LayerMap, rows: BatchRows, arithmetic: Arithmetic
 ) -> Tensor:
     """Returns the projection [E, D] that lowers hidden_states.py most on the first rows, by least
     squares over all states. Where both have as many columns it is the identity."""
@@ -41,6 +42,8 @@ def fitted_projection(
     num_tokens = 0
     for row in range(rows.num_rows):
         batch = rows.batch(np.array([row]))
+        if not student.spec.generates:
+            batch = every_token(batch)
         own, taught = (_states(decoder, batch, arithmetic) for decoder in (student, teacher))
         for state, taught_state in enumerate(layer_map.states):
             own_ND, taught_NE = own[state], taught[taught_state]

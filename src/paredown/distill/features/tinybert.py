@@ -1,10 +1,10 @@
-"""TinyBERT for decoders (arXiv 1909.10351): attention, hidden states and the embedding.
+"""TinyBERT, for decoders too (arXiv 1909.10351): attention, hidden states and the embedding.
 
     mean over the layers of attention_scores.py + mean over the states of hidden_states.py
 
-Its fourth loss, the prediction's, is the loss of logits beside it (feature_objective.py). The paper
-trains on features first and on predictions then; here both are lowered at once, since a decoder's
-distribution is what a student is for.
+Its fourth loss, the prediction's, stands beside it (prediction.py). The paper trains on features
+first and on predictions then; here both are lowered at once, since predictions are what a student
+is for.
 """
 
 from collections.abc import Mapping

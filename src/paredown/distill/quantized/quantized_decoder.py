@@ -44,9 +44,11 @@ def quantized_decoder(
         assert isinstance(layer, Layer)
         quantize_layer(layer, start, grids, floats)
         start.release()
+    decoder.embedding.weight.data = _held(start.embedding())
+    if not start.spec.generates:
+        return decoder
     output = start.output()
     decoder.final_norm.register_forward_hook(_output_hook(InputRounding.of(output)))
-    decoder.embedding.weight.data = _held(start.embedding())
     if start.spec.has_own_output:
         decoder.output.weight.data = _held(output)
     return decoder

@@ -1,14 +1,15 @@
 """Training under quantization: a quantized model computes with its codes while it is trained, and
 what is written are these codes.
 
-QAD     the loss is the KL divergence from the original, without labels (arXiv 2601.20088)
+QAD     the loss is the KL divergence from the original, without labels (arXiv 2601.20088); of an
+        encoder the distance from its vectors
 QAT     the loss is the cross-entropy of a text
 LLM-QAT QAD on text that the original makes (arXiv 2305.17888)
 scales  QAD of the scales alone (the second stage of EfficientQAT, arXiv 2407.11062)
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from paredown.distill.forward import fuse_attention
 from paredown.distill.losses.kl import KL
 from paredown.distill.losses.token_loss import TokenLoss
 from paredown.distill.memory import TrainingMemory, TrainingSize, choose_layout
-from paredown.distill.objective import LogitObjective
 from paredown.distill.quantized.quantized_decoder import (
     check_trainable,
     quantize_layer,
@@ -31,9 +31,10 @@ from paredown.distill.quantized.trained_grids import TrainedGrids
 from paredown.distill.quantized.write_quantized import WrittenCodes, write_quantized
 from paredown.distill.recover import num_without_tables, trained_parameters
 from paredown.distill.row_batches import RowBatches
-from paredown.distill.rows import Rows
+from paredown.distill.rows import BatchRows
 from paredown.distill.same_vocabulary import check_same_vocabulary
 from paredown.distill.teacher import DecoderTeacher
+from paredown.distill.text_objective import loss_for, objective_for
 from paredown.distill.train_config import TrainConfig
 from paredown.distill.trainer import Training, TrainResult, train
 from paredown.distill.training_folder import open_training_folder, training_path
@@ -91,7 +92,7 @@ def train_quantized(
     models: TrainedFrom,
     output: Path,
     config: QuantizedTrainConfig,
-    rows: Rows,
+    rows: BatchRows,
     *,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
@@ -118,15 +119,15 @@ def train_quantized(
         student = quantized_decoder(start, config.grids, models.floats)
         fuse_attention(student)
         teacher = None
-        if config.loss.needs_teacher:
+        if loss_for(start.spec, config.loss).needs_teacher:
             teacher = DecoderTeacher.load(
                 original, config.train.chosen_arithmetic, config.train.device
             )
         training = Training(
             student=student,
-            parameters=quantized_parameters(student, config.grids),
+            parameters=quantized_parameters(student, config.grids, start.own_head),
             source=RowBatches.of(rows, config.train),
-            objective=LogitObjective(loss=config.loss, teacher=teacher),
+            objective=objective_for(student.spec, config.loss, teacher),
             held=held_codes(student, start),
             rate_factors=scale_rate_factors(student) if config.grids.trains_codes else {},
         )
@@ -148,9 +149,11 @@ def train_quantized(
         return told(write_quantized(student, start, output, overwrite=overwrite, finish=finished))
 
 
-def quantized_parameters(decoder: Decoder, grids: TrainedGrids) -> dict[str, Tensor]:
-    """Returns the parameters that are trained, by name."""
-    found = trained_parameters(decoder, trains_tables=False)
+def quantized_parameters(
+    decoder: Decoder, grids: TrainedGrids, kept: Container[str] = ()
+) -> dict[str, Tensor]:
+    """Returns the parameters that are trained, by name, without those in `kept`."""
+    found = trained_parameters(decoder, trains_tables=False, kept=kept)
     if grids.trains_codes:
         return found
     return {name: one for name, one in found.items() if name.endswith(_FACTORS)}
@@ -177,7 +180,7 @@ def held_codes(decoder: Decoder, start: Checkpoint) -> dict[str, Tensor]:
 
 
 def _size(
-    start: Checkpoint, original: Checkpoint, config: QuantizedTrainConfig, rows: Rows
+    start: Checkpoint, original: Checkpoint, config: QuantizedTrainConfig, rows: BatchRows
 ) -> TrainingSize:
     num_codes, num_scales = _counts(start)
     num_factors = num_scales if config.grids.rule == "learned" else 0
@@ -214,7 +217,7 @@ def _counts(start: Checkpoint) -> tuple[int, int]:
     return num_codes, num_scales
 
 
-def _fingerprint(models: TrainedFrom, config: QuantizedTrainConfig, rows: Rows) -> str:
+def _fingerprint(models: TrainedFrom, config: QuantizedTrainConfig, rows: BatchRows) -> str:
     parts = (
         source_digest(models.start),
         source_digest(models.original),

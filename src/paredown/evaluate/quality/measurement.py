@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.quality.vector_agreement import VectorAgreement
 from paredown.evaluate.speed.speed import Speed
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_places
@@ -18,7 +19,8 @@ class Measurement:
     None means not measured. `linear_dtype` is that of most linear layers, and `bits_per_weight` is
     8 `file_bytes` over all parameters. `held_bytes` is the memory of the weights that a decode step
     reads, which is more where codes have no kernel. `decode_bytes` is all that such a step reads,
-    including keys and values of the measured context."""
+    including keys and values of the measured context. Cosines and agreements are those of an
+    encoder (evaluate/quality/vector_agreement.py)."""
 
     name: str
     linear_dtype: WeightDType
@@ -28,6 +30,10 @@ class Measurement:
     bits_per_byte: float | None = None
     kl_divergence: float | None = None
     top1_agreement: float | None = None
+    cosine_mean: float | None = None
+    cosine_least: float | None = None
+    rank_agreement: float | None = None
+    label_agreement: float | None = None
     decode_tokens_per_s: float | None = None
     prefill_tokens_per_s: float | None = None
     mbu: float | None = None
@@ -53,6 +59,7 @@ def make_measurement(
     checkpoint: Checkpoint,
     *,
     quality: Quality | None = None,
+    agreement: VectorAgreement | None = None,
     speed: Speed | None = None,
     original: Checkpoint | None = None,
     held_bytes: int | None = None,
@@ -67,6 +74,7 @@ def make_measurement(
         file_bytes=checkpoint.file_bytes,
         held_bytes=held_bytes,
         **({} if quality is None else asdict(quality)),
+        **({} if agreement is None else asdict(agreement)),
         **({} if speed is None else asdict(speed)),
     )
 

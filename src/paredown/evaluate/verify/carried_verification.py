@@ -12,7 +12,7 @@ import numpy as np
 from paredown.evaluate.verify.fingerprint import golden_logits, make_fingerprint
 from paredown.evaluate.verify.golden import (
     GoldenLogits,
-    hash_logits,
+    hash_output,
     log_probabilities,
     make_golden,
 )
@@ -101,7 +101,7 @@ def carry_verification(
     carried = CarriedVerification(
         source=verified.name,
         hub=verified.hub,
-        same_logits=hash_logits(logits_TV) == verified.golden.sha256,
+        same_logits=hash_output(logits_TV) == verified.golden.sha256,
         difference=verified.golden.difference(log_probabilities(logits_TV, sampled_TK)),
     )
     figures = {

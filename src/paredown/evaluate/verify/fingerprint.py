@@ -1,10 +1,11 @@
 """Fingerprint: identifies a verified checkpoint, and checks that it still computes the same.
 
-It holds golden logits and a digest of each file that the figures depend on. Digests reveal a single
-changed bit; logits reveal a machine that computes differently.
+It holds golden logits, or the golden vectors of an encoder, and a digest of each file that the
+figures depend on. Digests reveal a single changed bit; logits and vectors reveal a machine that
+computes differently.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,16 +17,23 @@ from paredown.evaluate.verify.golden import (
     GOLDEN_KV,
     TOLERANCE,
     GoldenLogits,
-    hash_logits,
+    hash_output,
     log_probabilities,
     make_golden,
     run_golden,
 )
+from paredown.evaluate.verify.golden_vectors import (
+    GoldenVectors,
+    make_golden_vectors,
+    run_golden_texts,
+)
+from paredown.executors.encoder_protocol import EncoderExecutor
 from paredown.executors.protocol import LoadedExecutor
 from paredown.files.model_file import read_model_file
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.json_file import MAX_TOKENIZER_BYTES, read_optional_json_object
+from paredown.models.files.module_files import SETTINGS, module_files
 from paredown.models.files.whole_file import is_there, unreadable
 from paredown.models.fingerprints import file_digests, joint_digest
 from paredown.models.gguf.checkpoint import is_gguf
@@ -49,7 +57,7 @@ class Fingerprint:
 
     small_files: dict[str, str]
     weight_files: dict[str, str]
-    golden: GoldenLogits
+    golden: GoldenLogits | GoldenVectors
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -68,7 +76,7 @@ class Fingerprint:
         return cls(
             small_files=_digests(fields["small_files"]),
             weight_files=_digests(fields["weight_files"]),
-            golden=GoldenLogits.from_json(golden),
+            golden=_golden(golden),
         )
 
     @property
@@ -77,16 +85,18 @@ class Fingerprint:
         formats."""
         return cast("ActivationDType | None", self.golden.arithmetic.get("activations"))
 
-    def other_inputs(self, executor: LoadedExecutor) -> str | None:
+    def other_inputs(self, executor: LoadedExecutor | EncoderExecutor) -> str | None:
         """Describes how `executor` reads the inputs of linear layers, if that differs from the
-        verification and its logits must therefore differ too; else None."""
+        verification and its results must therefore differ too; else None."""
         there, here = self.activations, executor.arithmetic.get("activations")
         if here == there:
             return None
         formats = "as the formats say"
         return f"inputs are read {here or formats}, and were verified {there or formats}"
 
-    def check_files(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> None:
+    def check_files(
+        self, checkpoint: Checkpoint, executor: LoadedExecutor | EncoderExecutor
+    ) -> None:
         """Raises CheckpointError for a file that is not the one that was verified. The weights are
         read only where loading did not have to know their digest."""
         small = _digest_small_files(checkpoint)
@@ -103,44 +113,115 @@ class Fingerprint:
 
     def check_logits(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> str:
         """Describes briefly how the logits agree. Raises CheckpointError with the difference."""
-        logits_TV = golden_logits(executor)
-        if hash_logits(logits_TV) == self.golden.sha256:
+        if not isinstance(self.golden, GoldenLogits):
+            raise _other_kind(checkpoint, "an encoder")
+        golden, logits_TV = self.golden, golden_logits(executor)
+        found = _Output(
+            what="logits",
+            measured="log-probabilities",
+            sha256=hash_output(logits_TV),
+            arithmetic=executor.arithmetic,
+            difference=lambda: _difference(golden, logits_TV),
+        )
+        return self._agreement(checkpoint, found)
+
+    def check_vectors(self, checkpoint: Checkpoint, encoder: EncoderExecutor) -> str:
+        """Describes briefly how an encoder's vectors agree. Raises CheckpointError with the
+        difference."""
+        if not isinstance(self.golden, GoldenVectors):
+            raise _other_kind(checkpoint, "a decoder")
+        golden, vectors_ND = self.golden, run_golden_texts(encoder)
+        found = _Output(
+            what="vectors",
+            measured="numbers",
+            sha256=hash_output(vectors_ND),
+            arithmetic=encoder.arithmetic,
+            difference=lambda: golden.difference(vectors_ND),
+        )
+        return self._agreement(checkpoint, found)
+
+    def _agreement(self, checkpoint: Checkpoint, found: "_Output") -> str:
+        if found.sha256 == self.golden.sha256:
             return "bit for bit"
-        difference = self._difference(logits_TV)
-        there, here = self.golden.arithmetic, executor.arithmetic
+        difference = found.difference()
+        there, here = self.golden.arithmetic, found.arithmetic
         others = ", ".join(name for name in here if here[name] != there.get(name))
         if others and difference <= TOLERANCE:
             return f"within {difference:.1g} of their size (verified with another {others})"
         allowed = f"{TOLERANCE}, with another {others}" if others else "not one bit on this machine"
         raise CheckpointError(
-            f"{checkpoint.path} does not compute the logits that it was verified with",
-            seen=f"log-probabilities differ by {difference:.2g} of their size; allowed: {allowed}",
+            f"{checkpoint.path} does not compute the {found.what} that it was verified with",
+            seen=f"{found.measured} differ by {difference:.2g} of their size; allowed: {allowed}",
             remedy=REMEDY,
         )
 
-    def _difference(self, logits_TV: Logits) -> float:
-        sampled_TK = np.array(self.golden.sampled_TK)
-        fits = len(sampled_TK) == len(logits_TV) and sampled_TK.max() < logits_TV.shape[1]
-        if not fits or sampled_TK.min() < 0:
-            return np.inf
-        return self.golden.difference(log_probabilities(logits_TV, sampled_TK))
+
+@dataclass(frozen=True, kw_only=True)
+class _Output:
+    """The output of a model now: `difference` tells how far from the golden one, `measured` in
+    what."""
+
+    what: str
+    measured: str
+    sha256: str
+    arithmetic: Mapping[str, str]
+    difference: Callable[[], float]
+
+
+def _golden(fields: Mapping[str, object]) -> GoldenLogits | GoldenVectors:
+    if "sample_NK" in fields:
+        return GoldenVectors.from_json(fields)
+    return GoldenLogits.from_json(fields)
+
+
+def _difference(golden: GoldenLogits, logits_TV: Logits) -> float:
+    sampled_TK = np.array(golden.sampled_TK)
+    fits = len(sampled_TK) == len(logits_TV) and sampled_TK.max() < logits_TV.shape[1]
+    if not fits or sampled_TK.min() < 0:
+        return np.inf
+    return golden.difference(log_probabilities(logits_TV, sampled_TK))
+
+
+def _other_kind(checkpoint: Checkpoint, kind: str) -> CheckpointError:
+    return CheckpointError(
+        f"the verification of {checkpoint.path} is that of another model",
+        seen=f"figures of {kind}",
+        remedy=REMEDY,
+    )
 
 
 def make_fingerprint(checkpoint: Checkpoint, executor: LoadedExecutor) -> Fingerprint:
     """Returns the fingerprint of a checkpoint that was loaded with its serving defaults. Raises
     CheckpointError for NaN or infinite logits."""
     logits_TV = golden_logits(executor)
-    if not np.isfinite(logits_TV).all():
-        raise CheckpointError(
-            f"the predictions of {checkpoint.path} are not numbers",
-            seen=f"{np.count_nonzero(~np.isfinite(logits_TV))} of {logits_TV.size} golden logits",
-            remedy="Use another checkpoint: its weights are damaged, or it needs a wider range "
-            "than its format has.",
-        )
+    _require_numbers(checkpoint, logits_TV, "predictions", "golden logits")
     return Fingerprint(
         small_files=_digest_small_files(checkpoint),
         weight_files=file_digests(checkpoint, executor.threads.prefill),
         golden=make_golden(logits_TV, executor.arithmetic),
+    )
+
+
+def make_encoder_fingerprint(checkpoint: Checkpoint, encoder: EncoderExecutor) -> Fingerprint:
+    """Returns the fingerprint of an encoder that was loaded with its serving defaults. Raises
+    CheckpointError for NaN or infinite vectors."""
+    vectors_ND = run_golden_texts(encoder)
+    _require_numbers(checkpoint, vectors_ND, "vectors", "numbers of golden vectors")
+    return Fingerprint(
+        small_files=_digest_small_files(checkpoint),
+        weight_files=file_digests(checkpoint, encoder.threads.prefill),
+        golden=make_golden_vectors(vectors_ND, encoder.arithmetic),
+    )
+
+
+def _require_numbers(checkpoint: Checkpoint, values: Logits, what: str, kind: str) -> None:
+    if np.isfinite(values).all():
+        return
+    raise CheckpointError(
+        f"the {what} of {checkpoint.path} are not numbers",
+        seen=f"{np.count_nonzero(~np.isfinite(values))} of {values.size} {kind}",
+        remedy="Use another checkpoint: its weights are damaged, or it needs a wider range "
+        "than its format has.",
     )
 
 
@@ -173,7 +254,10 @@ def _small_files(checkpoint: Checkpoint) -> tuple[str, ...]:
         return ()
     config = read_optional_json_object(checkpoint.path / TOKENIZER_CONFIG)
     read = tokenizer_file(checkpoint.path, config).name
-    return SMALL_FILES if read in SMALL_FILES else (*SMALL_FILES, read)
+    others: tuple[str, ...] = () if read in SMALL_FILES else (read,)
+    if checkpoint.encoder_settings is not None:
+        others += (*SETTINGS, *module_files(checkpoint.path))
+    return (*SMALL_FILES, *others)
 
 
 def _digests(value: object) -> dict[str, str]:

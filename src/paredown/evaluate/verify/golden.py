@@ -86,7 +86,7 @@ def run_golden(executor: Executor) -> Logits:
     return executor.step([part])
 
 
-def hash_logits(logits_TV: Logits) -> str:
+def hash_output(logits_TV: Logits) -> str:
     return hashlib.sha256(logits_TV.astype("<f4").tobytes()).hexdigest()
 
 
@@ -102,7 +102,7 @@ def make_golden(logits_TV: Logits, arithmetic: dict[str, str]) -> GoldenLogits:
     num_sampled = min(_NUM_SAMPLED, logits_TV.shape[1])
     sampled_TK = np.argsort(-logits_TV, axis=1, kind="stable")[:, :num_sampled]
     return GoldenLogits(
-        sha256=hash_logits(logits_TV),
+        sha256=hash_output(logits_TV),
         sampled_TK=sampled_TK.tolist(),
         log_probabilities_TK=log_probabilities(logits_TV, sampled_TK).round(_DECIMALS).tolist(),
         arithmetic=arithmetic,

@@ -133,13 +133,13 @@ def verify(
         layer_errors=errors,
         protocol=protocol,
         fingerprint=make_fingerprint(compressed, executor),
-        notes=_all_notes(notes, compressed, original),
+        notes=all_notes(notes, compressed, original),
         hub=HubSource.of(original.path),
         activations=options.activations,
     )
 
 
-def _all_notes(
+def all_notes(
     notes: tuple[str, ...], compressed: Checkpoint, original: Checkpoint
 ) -> tuple[str, ...]:
     """Returns each note once."""

@@ -6,6 +6,10 @@ columns that read them are multiplied. This needs a path that is linear in each 
 ReLU, scales with positive factors. Such paths are: a norm and the linear layers after it; v and o,
 since attention mixes only rows; up and down, with a gate or ReLU between.
 
+A norm after a sum (post-norm, BERT) is no producer: its output is also the residual of the next
+sum, which the norm after that mixes over all channels. A factor there would have to be taken back
+in the residual, and no format has a place for it.
+
 The router also reads the norm before experts and stays in floats. That norm's factors are powers of
 two, so norm and router change without rounding and the routing stays the same.
 """
@@ -57,30 +61,48 @@ def norm_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
     return tuple(pairs)
 
 
+def input_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
+    """Returns the pairs of norms; in a layer whose inputs no norm scales, v and o."""
+    return norm_pairs(layer) or (_heads_pair(layer),)
+
+
 def smoothing_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
     """Returns all pairs in the order in which values pass through the layer."""
-    attention, norms = layer.attention, {pair.producer: pair for pair in norm_pairs(layer)}
-    heads = SmoothingPair(
-        producer="v",
-        consumers=("o",),
-        repeats=attention.num_heads_per_group,
-        run=attention.head_dim,
-    )
+    norms = {pair.producer: pair for pair in norm_pairs(layer)}
     inner = (
         SmoothingPair(producer=f"{owner}up", consumers=(f"{owner}down",))
         for owner in _owners(layer)
     )
     before, after = norms.get("attention_norm"), norms.get("mlp_norm")
-    found = (before, heads, after, *(() if pairs_left_out(layer) else inner))
+    heads = _heads_pair(layer)
+    found = (before, heads, after, *(() if _blocks_factors(layer) else inner))
     return tuple(pair for pair in found if pair is not None)
 
 
 def pairs_left_out(layer: LayerSpec) -> tuple[str, ...]:
     """Returns a sentence for the report on each part of this layer that cannot be smoothed, and
     why."""
-    if layer.mlp.is_gated or layer.mlp.activation == "relu":
-        return ()
-    return (f"up -> down: {layer.mlp.activation} stands between and keeps no factor",)
+    notes = []
+    if layer.norms.attention_sum is not None:
+        notes.append("q, k, v, up: their input is the residual too, which keeps no factor")
+    if _blocks_factors(layer):
+        notes.append(f"up -> down: {layer.mlp.activation} stands between and keeps no factor")
+    return tuple(notes)
+
+
+def _blocks_factors(layer: LayerSpec) -> bool:
+    """Returns whether what stands between up and down changes when its input is scaled."""
+    return not (layer.mlp.is_gated or layer.mlp.activation == "relu")
+
+
+def _heads_pair(layer: LayerSpec) -> SmoothingPair:
+    attention = layer.attention
+    return SmoothingPair(
+        producer="v",
+        consumers=("o",),
+        repeats=attention.num_heads_per_group,
+        run=attention.head_dim,
+    )
 
 
 def _owners(layer: LayerSpec) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from paredown.files.model_file import check_model_file, read_model_file
 from paredown.files.new_file import make_file
 from paredown.models.files.json_file import MAX_TOKENIZER_BYTES
+from paredown.models.files.module_files import SETTINGS, module_files
 from paredown.models.files.whole_file import unreadable
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
@@ -26,6 +27,8 @@ COPIED_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.json",
+    "vocab.txt",
+    "sentencepiece.bpe.model",
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
@@ -68,7 +71,12 @@ def _copied_names(source: Path) -> list[str]:
     """Returns the files to copy that `source` has. Raises CheckpointError for one that may not be
     read."""
     templates = sorted((source / TEMPLATES).glob("*.jinja"))
-    names = (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates))
+    names = (
+        *COPIED_FILES,
+        *(f"{TEMPLATES}/{path.name}" for path in templates),
+        *SETTINGS,
+        *module_files(source),
+    )
     found = []
     for name in names:
         try:

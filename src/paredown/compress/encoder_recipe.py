@@ -1,0 +1,74 @@
+"""Refuses the steps of a recipe that an encoder cannot have: it predicts no tokens and keeps
+none."""
+
+from collections.abc import Sequence
+
+from paredown.compress.cut.ffn import CutNeurons
+from paredown.compress.cut.method import Cut
+from paredown.compress.recipe import Recipe
+from paredown.compress.steps import EMBEDDING, LAYERS, PruneStep, TrainStep
+from paredown.errors import UnsupportedError
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.model import ModelSpec
+
+
+def check_encoder_recipe(source: Checkpoint, recipe: Recipe) -> None:
+    """Raises UnsupportedError for a step that needs a model that predicts tokens, if `source` does
+    not."""
+    if source.spec.generates:
+        return
+    if recipe.output is not None:
+        raise _unsupported(
+            "an encoder has no output layer; its head keeps its floats",
+            recipe,
+            f"Leave -head- out. The layers ({LAYERS}) and the table of embeddings (-{EMBEDDING}-) "
+            "can be quantized.",
+        )
+    if recipe.kv_cache is not None:
+        raise _unsupported(
+            "an encoder keeps no keys and values", recipe, "Leave -kv- out of the recipe."
+        )
+    for step in recipe.prune_steps:
+        _check_pruning(step, recipe)
+    if recipe.train_step is not None:
+        _check_training(recipe.train_step, recipe)
+
+
+def check_encoder_cuts(spec: ModelSpec, cuts: Sequence[Cut]) -> None:
+    """Raises UnsupportedError for a cut that looks at predicted tokens, if the model makes none."""
+    for cut in cuts:
+        if not spec.generates and isinstance(cut, CutNeurons) and cut.score == "taylor":
+            raise UnsupportedError(
+                "these scores follow the gradients of predicted tokens, which an encoder has not",
+                seen=f"score {cut.score}",
+                remedy="Choose neurons by what is lost without them (score: obs).",
+            )
+
+
+def _check_pruning(step: PruneStep, recipe: Recipe) -> None:
+    if step.pruner.needs_gradients:
+        raise _unsupported(
+            "this method follows the gradients of predicted tokens, which an encoder has not",
+            recipe,
+            "Prune by what layers read: wanda, sparsegpt or obs, or by magnitude.",
+        )
+    if step.max_kl is not None or step.budget == "sensitivity":
+        raise _unsupported(
+            "this budget is measured in predictions, which an encoder does not make",
+            recipe,
+            "Give a share for all layers, one threshold for the model (budget: global), or the "
+            "predicted loss (max_loss).",
+        )
+
+
+def _check_training(step: TrainStep, recipe: Recipe) -> None:
+    if step.method in ("qat", "llm_qat"):
+        raise _unsupported(
+            "this training needs texts that the model predicts or writes",
+            recipe,
+            "Train codes for the original's vectors (qad), or the scales alone.",
+        )
+
+
+def _unsupported(what: str, recipe: Recipe, remedy: str) -> UnsupportedError:
+    return UnsupportedError(what, seen=f"recipe {recipe.name}", remedy=remedy)
