@@ -53,7 +53,10 @@ if TYPE_CHECKING:
     from paredown.distill.methods import MethodOptions
     from paredown.distill.teacher_logits.teacher_logits import TeacherLogits
     from paredown.distill.train_config import TrainConfig
+    from paredown.engine.async_encoder import AsyncEncoder
     from paredown.engine.async_llm import AsyncLLM
+    from paredown.engine.encode.batch_config import BatchConfig
+    from paredown.engine.encoder import Encoder
     from paredown.engine.llm import LLM, BeamCompletion, Completion
     from paredown.engine.model_thread import UnavailableError
     from paredown.engine.request_output import RequestOutput
@@ -119,8 +122,10 @@ _MODULES = {
     "AWQ": "paredown.compress.quantize.awq",
     "AdamWConfig": "paredown.distill.adamw",
     "AskLimits": "paredown.distill.black_box.asker",
+    "AsyncEncoder": "paredown.engine.async_encoder",
     "AsyncLLM": "paredown.engine.async_llm",
     "AttentionSinks": "paredown.spec.attention_sinks",
+    "BatchConfig": "paredown.engine.encode.batch_config",
     "BeamCompletion": "paredown.engine.llm",
     "BeamSearchParams": "paredown.engine.sampling.beam_search",
     "Bounds": "paredown.optimize.bounds",
@@ -141,6 +146,7 @@ _MODULES = {
     "CutStep": "paredown.compress.steps",
     "DistillConfig": "paredown.distill.distill",
     "DistilledCheckpoint": "paredown.jobs.distill",
+    "Encoder": "paredown.engine.encoder",
     "FORMATS": "paredown.formats.table",
     "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
@@ -223,8 +229,10 @@ __all__ = [
     "RTN",
     "AdamWConfig",
     "AskLimits",
+    "AsyncEncoder",
     "AsyncLLM",
     "AttentionSinks",
+    "BatchConfig",
     "BeamCompletion",
     "BeamSearchParams",
     "Bounds",
@@ -245,6 +253,7 @@ __all__ = [
     "CutStep",
     "DistillConfig",
     "DistilledCheckpoint",
+    "Encoder",
     "FromQuantized",
     "GivenMask",
     "HubError",

@@ -7,11 +7,13 @@ from typing import Any, cast
 from pydantic import BaseModel
 from starlette.routing import Route
 
+from paredown.engine.encode.encoder_worker import EncoderWorker
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import RULES, SamplingParams
 from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
-from paredown.serve import schema
+from paredown.serve import encoder_schema, schema
 from paredown.serve.app import create_app
+from paredown.serve.encoder_metrics import encoder_metrics
 from paredown.serve.errors import TYPES
 from paredown.serve.metrics import engine_metrics
 from paredown.serve.state import ServerState
@@ -23,9 +25,14 @@ MEANINGS = {
     "allowed_token_ids": "nothing but these tokens may come",
     "bad_words": "sequences of token ids that may not come",
     "cache_salt": "requests share cached prefixes with those of the same salt",
+    "dimensions": "numbers of a vector, for models that were made to be cut",
+    "documents": 'texts, or objects `{"text": ...}`',
+    "encoding_format": "numbers, or little-endian float32 in base64",
     "deadline_s": "seconds from arrival to start (`--policy deadline`)",
     "frequency_penalty": "taken off a token's logit for each time it came in the answer",
     "ignore_eos": "go on after the end-of-text token",
+    "input": "text, texts, token ids, or lists of token ids; for labels texts or pairs",
+    "input_type": "what the texts are for: `query`, `document`, ...; chooses the prompt",
     "logit_bias": "object from token ids, as strings, to numbers that are added to logits",
     "logprobs": "log-probabilities of the answer's tokens",
     "max_completion_tokens": "newer name of `max_tokens`; give one of them",
@@ -38,8 +45,12 @@ MEANINGS = {
     "presence_penalty": "taken off the logit of each token that came in the answer",
     "priority": "larger ones first (`--policy priority`)",
     "prompt": "text, texts, token ids, or lists of token ids",
+    "encoder prompt": "put before each text in place of the model's own prompts",
+    "prompt_name": "the name of one of the model's prompts",
+    "query": "the text that documents are compared with",
     "prompt_cache_key": "accepted, has no effect",
     "repetition_penalty": "divides the logits of tokens in prompt and answer",
+    "return_documents": "whether results repeat their documents",
     "safety_identifier": "accepted, has no effect",
     "seed": "same seed, same answer; answer i of `n` has seed + i",
     "stop": "a text, or texts, that end the answer; they are not part of it",
@@ -47,11 +58,15 @@ MEANINGS = {
     "stream": "send pieces as they come, as server-sent events",
     "stream_options": "needs `stream`; `include_usage` adds a last piece with counts",
     "temperature": "0 is greedy, larger values flatten the distribution",
+    "text_1": "a text that is compared with all of the other field, or one for each of them",
+    "text_2": "the texts that it is compared with",
     "top_k": "keep the k likeliest tokens; 0 keeps all",
     "top_logprobs": "the likeliest tokens too; needs `logprobs`",
+    "top_n": "results at most",
     "top_p": "keep the likeliest tokens that have this share together",
+    "truncate": "`refuse` texts that are too long, or cut their `end` or `start`",
     "typical_p": "keep the most typical tokens that have this share together",
-    "user": "the tenant, for `--fair-shares`",
+    "user": "the tenant, for fair shares",
 }
 ENDPOINTS = {
     "/health": '`{"status": ...}`: 200 where requests are answered, 503 while loading or stuck',
@@ -60,6 +75,11 @@ ENDPOINTS = {
     "/v1/models/NAME": "the same for that name, or 404",
     "/v1/completions": "continues texts or token ids",
     "/v1/chat/completions": "the next turn of a conversation, for models with a chat template",
+    "/v1/embeddings": "a vector for each text, for encoders and decoders that embed",
+    "/v1/rerank": "documents by their score for a query, as Jina and Cohere answer",
+    "/rerank": "the same",
+    "/v1/score": "how well texts fit each other, as vLLM answers",
+    "/v1/classify": "the labels of texts with their probabilities, as vLLM answers",
 }
 # Defaults and limits that the server sets in code.
 DEFAULTS = {
@@ -68,9 +88,18 @@ DEFAULTS = {
     "n": "1",
     "priority": "0",
     "stream": "false",
+    "encoding_format": "float",
+    "return_documents": "false",
+    "truncate": "refuse; rerank: end",
     "user": "one tenant for all",
 }
 LIMITS = {
+    "dimensions": "1 to the model's own size",
+    "documents": f"{encoder_schema.MAX_TEXTS} texts",
+    "input": f"{encoder_schema.MAX_TEXTS} texts",
+    "text_1": f"{encoder_schema.MAX_TEXTS} texts",
+    "text_2": f"{encoder_schema.MAX_TEXTS} texts",
+    "top_n": "1 or more",
     "deadline_s": f"above 0 to {MAX_DEADLINE_S:g}",
     "priority": f"-{MAX_PRIORITY} to {MAX_PRIORITY}",
     "prompt": f"{schema.MAX_PROMPTS} prompts",
@@ -88,10 +117,17 @@ def blocks() -> dict[str, str]:
         "fields of both": _fields(schema.Generation),
         "fields of completions": _fields(schema.CompletionRequest, but=schema.Generation),
         "fields of chat": _fields(schema.ChatRequest, but=schema.Generation),
+        "fields of encoders": _fields(encoder_schema.EncoderRequest),
+        "fields of embeddings": _encoder_fields(encoder_schema.EmbeddingRequest),
+        "fields of rerank": _encoder_fields(encoder_schema.RerankRequest),
+        "fields of score": _encoder_fields(encoder_schema.ScoreRequest),
+        "fields of classify": _encoder_fields(encoder_schema.ClassifyRequest),
+        "refused by encoders": _refused(encoder_schema.NO_OPS),
         "refused": _refused(schema.NO_OPS),
         "refused in messages": _refused(schema.MESSAGE_NO_OPS),
         "errors": table(("status", "`type`", "`code`", "`message`"), _errors()),
         "metrics": table(("metric", "meaning"), _metrics()),
+        "metrics of encoders": table(("metric", "meaning"), _encoder_metrics()),
     }
 
 
@@ -105,8 +141,9 @@ def _endpoints() -> Iterator[tuple[str, str]]:
         yield f"`{method} {path}`", _meaning(path, ENDPOINTS)
 
 
-def _fields(model: type[BaseModel], but: type[BaseModel] | None = None) -> str:
-    """The fields of a request, `but` those that another says already."""
+def _fields(model: type[BaseModel], but: type[BaseModel] | None = None, owner: str = "") -> str:
+    """The fields of a request, `but` those that another says already. A name that means something
+    else elsewhere is looked up with its `owner`."""
     left_out = but.model_fields if but is not None else {}
     document = model.model_json_schema()
     rows = []
@@ -115,9 +152,14 @@ def _fields(model: type[BaseModel], but: type[BaseModel] | None = None) -> str:
             continue
         is_required = name in document.get("required", ())
         default = "required" if is_required else DEFAULTS.get(name) or _default(name)
-        cells = (_type(field), default, _limits(name, field), _meaning(name, MEANINGS))
+        known = f"{owner} {name}" if f"{owner} {name}" in MEANINGS else name
+        cells = (_type(field), default, _limits(known, field), _meaning(known, MEANINGS))
         rows.append((f"`{name}`", *cells))
     return table(("field", "type", "default", "limits", "meaning"), rows)
+
+
+def _encoder_fields(model: type[BaseModel]) -> str:
+    return _fields(model, but=encoder_schema.EncoderRequest, owner="encoder")
 
 
 def _meaning(name: str, meanings: Mapping[str, str]) -> str:
@@ -217,4 +259,9 @@ class _Numbers:
 def _metrics() -> Iterator[tuple[str, str]]:
     yield "`paredown_ready`", "1 while requests are answered."
     for metric in engine_metrics(cast(Engine, _Numbers())):
+        yield f"`paredown_{metric.name}`", metric.help
+
+
+def _encoder_metrics() -> Iterator[tuple[str, str]]:
+    for metric in encoder_metrics(cast(EncoderWorker, _Numbers())):
         yield f"`paredown_{metric.name}`", metric.help

@@ -16,7 +16,7 @@ from paredown.cli.verbs import (
     generate,
     mixed,
     plan,
-    serve,
+    serve_until_stopped,
     simulate,
 )
 from paredown.compress.compress_result import CompressResult
@@ -180,7 +180,7 @@ PRINTED = {
         holds={"messages": "list of objects: role, content"},
     ),
     "serve": Document(
-        functions=(serve._announce,),
+        functions=(serve_until_stopped._announce,),
         without=("prompt", "max_tokens"),
         holds={"url": "text", "model": "text"},
     ),

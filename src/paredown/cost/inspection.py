@@ -62,13 +62,13 @@ class Inspection:
             "model_bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
         }
         return {
-            "model": _model_json(self.spec),
+            "model": model_json(self.spec),
             "formats": asdict(self.formats),
             "workload": asdict(self.batch_load),
             "machine": roofs,
             "operations": {
                 phase: [
-                    _row(one, self.roofs) | {"predicted_s": seconds}
+                    operation_row(one, self.roofs) | {"predicted_s": seconds}
                     for one, seconds in zip(costs, self.operation_s[phase], strict=True)
                 ]
                 for phase, costs in self.operations.items()
@@ -173,7 +173,7 @@ def _break_even(
     }
 
 
-def _model_json(spec: ModelSpec) -> dict[str, Any]:
+def model_json(spec: ModelSpec) -> dict[str, Any]:
     """Returns the spec with runs of equal layers grouped."""
     fields = {name: value for name, value in asdict(spec).items() if name != "layers"}
     counts = {
@@ -187,7 +187,8 @@ def _model_json(spec: ModelSpec) -> dict[str, Any]:
     return fields | counts
 
 
-def _row(cost: OperationCost, roofs: Roofs) -> dict[str, Any]:
+def operation_row(cost: OperationCost, roofs: Roofs) -> dict[str, Any]:
+    """Returns an operation of a step as JSON."""
     best = best_time(cost, roofs)
     operation = cost.operation
     return {

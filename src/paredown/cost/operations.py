@@ -70,7 +70,7 @@ class _Counter:
                 for number, alike in enumerate(expert_layers(spec))
                 for one in _behind(alike, self._experts(number, alike))
             ),
-            self._logits(),
+            *([self._logits()] if spec.generates else ()),
         ]
 
     def _projection(self, role: str, alike: Alike[Attention]) -> Operation:

@@ -12,14 +12,19 @@ from starlette.routing import Route
 from paredown.errors import ParedownError
 from paredown.serve import errors
 from paredown.serve.chat import chat
+from paredown.serve.classify import classify
 from paredown.serve.completions import complete
+from paredown.serve.embeddings import embed
+from paredown.serve.encoder_state import EncoderState
 from paredown.serve.metrics import show_metrics
+from paredown.serve.rerank import rerank
+from paredown.serve.score import score
 from paredown.serve.state import ServerState
 
+AnyState = ServerState | EncoderState
 
-def create_app(
-    state: ServerState, *, on_worker_change: Callable[[], None] | None = None
-) -> Starlette:
+
+def create_app(state: AnyState, *, on_worker_change: Callable[[], None] | None = None) -> Starlette:
     """Returns the application. Starting it starts the worker, which loads the model;
     `on_worker_change` is called once the model is loaded and when the worker's thread has ended."""
 
@@ -37,6 +42,11 @@ def create_app(
             Route("/v1/models/{name:path}", show_model, methods=["GET"]),
             Route("/v1/completions", complete, methods=["POST"]),
             Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/v1/embeddings", embed, methods=["POST"]),
+            Route("/v1/rerank", rerank, methods=["POST"]),
+            Route("/rerank", rerank, methods=["POST"]),
+            Route("/v1/score", score, methods=["POST"]),
+            Route("/v1/classify", classify, methods=["POST"]),
         ],
         exception_handlers={
             errors.HttpError: errors.answer_http_error,
@@ -56,23 +66,23 @@ def create_app(
 async def health(request: Request) -> Response:
     """Returns 200 when requests are answered. Returns 503 while the model is loading, when its
     thread has died, and when a step hangs, which is judged by the engine's progress."""
-    state: ServerState = request.app.state.server
+    state: AnyState = request.app.state.server
     status = state.worker.status
     return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
 
 
 async def list_models(request: Request) -> Response:
-    state: ServerState = request.app.state.server
+    state: AnyState = request.app.state.server
     return JSONResponse({"object": "list", "data": [_model(state)]})
 
 
 async def show_model(request: Request) -> Response:
-    state: ServerState = request.app.state.server
+    state: AnyState = request.app.state.server
     state.check_model(request.path_params["name"])
     return JSONResponse(_model(state))
 
 
-def _model(state: ServerState) -> dict[str, object]:
+def _model(state: AnyState) -> dict[str, object]:
     return {
         "id": state.model_name,
         "object": "model",

@@ -13,7 +13,7 @@ from paredown.serve.errors import HttpError
 from paredown.serve.json_stream import to_json
 from paredown.serve.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
 from paredown.serve.schema import ChatRequest
-from paredown.serve.state import ServerState
+from paredown.serve.task_state import generation_state
 from paredown.serve.token_parts import Parts, TokenParts
 
 
@@ -24,7 +24,7 @@ async def chat(request: Request) -> Response:
 
 async def _prepare(request: Request) -> Answer:
     """Keeps nothing of the texts when it returns."""
-    state: ServerState = request.app.state.server
+    state = generation_state(request)
     asked, params = await state.intake.read(request, ChatRequest, state.max_positions)
     state.check_model(asked.model)
     params = state.token_bound.apply(params)

@@ -17,6 +17,7 @@ from paredown.serve.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
 from paredown.serve.schema import CompletionRequest
 from paredown.serve.side_thread import Wanted
 from paredown.serve.state import ServerState
+from paredown.serve.task_state import generation_state
 from paredown.serve.token_parts import Parts, TokenParts
 
 LOGGER = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ async def complete(request: Request) -> Response:
 
 async def _prepare(request: Request) -> Answer:
     """Prepares the answer. When it returns, it keeps none of the texts."""
-    state: ServerState = request.app.state.server
+    state = generation_state(request)
     asked, params = await state.intake.read(request, CompletionRequest, state.max_positions)
     state.check_model(asked.model)
     params = state.token_bound.apply(params)

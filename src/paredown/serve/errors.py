@@ -6,6 +6,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from paredown.engine.encode.encoder_model import WrongTaskError
+from paredown.engine.encode.run_batch import ModelFailedError
 from paredown.engine.model_thread import UnavailableError
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -65,6 +67,10 @@ def as_http_error(error: ParedownError) -> HttpError:
     """The status and the code of one of our own errors."""
     if isinstance(error, ParameterError):
         return HttpError(400, str(error), param=error.field, code="invalid_value")
+    if isinstance(error, WrongTaskError):
+        return HttpError(400, str(error), param="model", code="wrong_task")
+    if isinstance(error, ModelFailedError):
+        return HttpError(500, str(error), code="model_failed")
     if isinstance(error, QueueFullError):
         return HttpError(429, str(error), code="queue_full")
     if isinstance(error, UnavailableError | NoProcessError):

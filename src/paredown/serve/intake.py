@@ -13,6 +13,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 from paredown.serve.body import SHORT_BODY_BYTES, parse_json, read_body
 from paredown.serve.budget import Budget
+from paredown.serve.encoder_schema import MAX_TEXTS, EncoderRequest
 from paredown.serve.errors import HttpError
 from paredown.serve.pacer import Pacer
 from paredown.serve.places import address_group
@@ -24,6 +25,7 @@ from paredown.serve.value_counts import ValueLimits
 MESSAGE_CHARS = 32
 T = TypeVar("T")
 R = TypeVar("R", CompletionRequest, ChatRequest)
+B = TypeVar("B", bound=EncoderRequest)
 MAX_JOBS = 128
 # Long bodies that are being received or parsed, of all clients together.
 MAX_BYTES = 64_000_000
@@ -59,18 +61,25 @@ class Intake:
     ) -> tuple[R, SamplingParams]:
         """The body as `model`, and how its tokens are to be drawn. Raises HttpError for what cannot
         be served, QueueFullError where others' bodies leave no room."""
+        num_values = MAX_PROMPTS * max_positions + MAX_LISTED
+        return await self._read(request, num_values, lambda body: _parse(model, body))
+
+    async def read_plain(self, request: Request, model: type[B], max_positions: int) -> B:
+        """The body of an encoder's endpoint as `model`. Raises what `read` raises."""
+        num_values = MAX_TEXTS * max_positions
+        return await self._read(request, num_values, lambda body: parse(model, parse_json(body)))
+
+    async def _read(self, request: Request, num_values: int, parse_body: Callable[[bytes], T]) -> T:
         limits = ValueLimits(
-            num_strings=MAX_STRINGS,
-            num_containers=MAX_CONTAINERS,
-            num_values=MAX_PROMPTS * max_positions + MAX_LISTED,
+            num_strings=MAX_STRINGS, num_containers=MAX_CONTAINERS, num_values=num_values
         )
         address = address_group(request.client.host if request.client else "")
         with self.bodies.hold(address) as held:
             body = await read_body(request, limits, held, self.pacer)
             if len(body) <= SHORT_BODY_BYTES:
-                return _parse(model, body)
+                return parse_body(body)
             return await self.parsing.run(
-                request.receive, len(body), lambda wanted: _parse(model, body)
+                request.receive, len(body), lambda wanted: parse_body(body)
             )
 
     async def render(

@@ -7,16 +7,16 @@ Exact counts of prefix-cache hits would tell a client whether another one sent t
 clients share prefixes, these numbers are therefore shown in steps (coarse.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from paredown.engine.engine import Engine
 from paredown.engine.speculate.stats import SpeculationStats
-from paredown.serve.coarse import CoarseNumbers
+from paredown.serve.encoder_metrics import encoder_metrics
+from paredown.serve.encoder_state import EncoderState
+from paredown.serve.metric import Metric, counter, gauge
 from paredown.serve.state import ServerState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,42 +28,13 @@ CONTEXTS_PER_STEP = 4
 PAGES_SHOWN_AS = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """One metric. `values` are keyed by its label, or a single one by "". A `step` is set where
-    exact values would reveal single requests."""
-
-    name: str
-    help: str
-    kind: Literal["gauge", "counter"]
-    values: Mapping[str, float] = field(default_factory=dict)
-    label: str = ""
-    step: int = 0
-
-    def coarse(self, numbers: CoarseNumbers) -> "Metric":
-        """Returns the metric with its values in steps."""
-        if not self.step:
-            return self
-        values = {
-            key: numbers.show(f"{self.name} {key}", value, self.step)
-            for key, value in self.values.items()
-        }
-        return replace(self, values=values, help=f"{self.help} In steps of {self.step} or so.")
-
-    def lines(self) -> Iterator[str]:
-        name = f"paredown_{self.name}"
-        yield f"# HELP {name} {self.help}"
-        yield f"# TYPE {name} {self.kind}"
-        for key, value in self.values.items():
-            label = f'{{{self.label}="{key}"}}' if self.label else ""
-            yield f"{name}{label} {value}"
-
-
 async def show_metrics(request: Request) -> Response:
     """Returns the metrics; before the model is loaded only `paredown_ready`."""
-    state: ServerState = request.app.state.server
+    state: ServerState | EncoderState = request.app.state.server
     metrics = [gauge("ready", "1 while requests are answered.", state.worker.status == "ready")]
-    if state.worker.engine is not None:
+    if isinstance(state, EncoderState):
+        metrics += encoder_metrics(state.worker)
+    elif state.worker.engine is not None:
         metrics += engine_metrics(state.worker.engine)
     if not state.shows_exact_metrics:
         metrics = [one.coarse(state.coarse_numbers) for one in metrics]
@@ -112,15 +83,6 @@ def speculation_metrics(stats: SpeculationStats) -> list[Metric]:
             "speculation_failed", "1 when drafting failed and is off.", stats.failure is not None
         ),
     ]
-
-
-def gauge(name: str, help: str, value: float, step: int = 0) -> Metric:
-    return Metric(name=name, help=help, kind="gauge", values={"": float(value)}, step=step)
-
-
-def counter(name: str, help: str, value: float, step: int = 0) -> Metric:
-    values = {"": float(value)}
-    return Metric(name=f"{name}_total", help=help, kind="counter", values=values, step=step)
 
 
 def _by_position(name: str, help: str, counts: Sequence[int]) -> Metric:

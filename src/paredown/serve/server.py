@@ -7,12 +7,11 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
 
-from paredown.engine.worker import Worker
 from paredown.errors import ConfigError
 from paredown.serve.connection import (
     BACKLOG,
@@ -33,6 +32,12 @@ LAST_ANSWERS_S = 5
 # How long a thread keeps the GIL while another wants it. With Python's default of 5 ms, a step
 # waits that long whenever the event loop is busy with a client's data.
 SWITCH_INTERVAL_S = 0.0005
+
+
+class StoppableWorker(Protocol):
+    """The part of a model's worker that the server uses."""
+
+    def ask_to_stop(self) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +108,7 @@ class Server(uvicorn.Server):
     After `drain_s` the worker is stopped, and unfinished requests are answered with 503.
     """
 
-    def __init__(self, config: uvicorn.Config, worker: Worker, drain_s: int) -> None:
+    def __init__(self, config: uvicorn.Config, worker: StoppableWorker, drain_s: int) -> None:
         super().__init__(config)
         self.stopped_by: int | None = None
         self._worker = worker
@@ -134,7 +139,7 @@ class Server(uvicorn.Server):
             leave.cancel()
 
 
-def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
+def make_server(app: Starlette, worker: StoppableWorker, listen: Listen) -> Server:
     """Returns the server of `app`, whose model `worker` runs. Raises ConfigError if the host does
     not exist."""
     hosts = AllowedHosts.of(listen.address, listen.allowed_hosts)

@@ -50,14 +50,7 @@ class ServerState:
 
     def check_model(self, name: str | None) -> None:
         """Raises HttpError 404 when a request names another model than this one."""
-        if name is not None and name != self.model_name:
-            raise HttpError(
-                404,
-                f"there is no model {quoted(name, MAX_NAME_CHARS)} here; this server has "
-                f"{quoted(self.model_name, MAX_NAME_CHARS)}",
-                param="model",
-                code="model_not_found",
-            )
+        check_model_name(name, self.model_name)
 
     def service(self, asked: Service, request: Request, num_answers: int) -> Service:
         """Completes `asked` for its sender: an unnamed tenant is the client's address. Where
@@ -77,3 +70,15 @@ class ServerState:
         if name not in self.token_parts:
             self.token_parts[name] = TokenParts(self.tokenizer, write)
         return self.token_parts[name]
+
+
+def check_model_name(asked: str | None, own: str) -> None:
+    """Raises HttpError 404 when a request names another model than the server's own."""
+    if asked is not None and asked != own:
+        raise HttpError(
+            404,
+            f"there is no model {quoted(asked, MAX_NAME_CHARS)} here; this server has "
+            f"{quoted(own, MAX_NAME_CHARS)}",
+            param="model",
+            code="model_not_found",
+        )

@@ -8,9 +8,11 @@ from paredown.cli.console import headed, lines
 from paredown.cli.tables.columns import add_columns
 from paredown.cost.break_even import MAX_BATCH
 from paredown.cost.inspection import PHASES, Inspection
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.memory import MEMORY_SHARE
+from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import OperationCost
-from paredown.cost.roofline import best_time
+from paredown.cost.roofline import Roofs, best_time
 from paredown.units import GIGA, KILO, MEGA, TERA, format_bytes, format_rate
 
 # Short words for an operation's bound, to leave room for the other columns.
@@ -25,27 +27,39 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
     }
     active = ""
     if found.spec.has_experts:
-        active = f" ({_count(found.spec.num_active_parameters())} for a token)"
+        active = f" ({count_text(found.spec.num_active_parameters())} for a token)"
     what = (
-        f": {found.spec.family}, {_count(found.spec.num_parameters())} parameters{active}, "
+        f": {found.spec.family}, {count_text(found.spec.num_parameters())} parameters{active}, "
         f"{found.formats.name}"
     )
     console.print(headed(name, what))
     for phase in PHASES:
-        console.print(_operations(found, phase, titles[phase]))
+        console.print(
+            operations_table(
+                titles[phase],
+                found.operations[phase],
+                found.operation_s[phase],
+                found.roofs,
+                found.best_s[phase],
+            )
+        )
     console.print(_memory(found))
     console.print(_predicted(found))
     console.print(_what_pays(found))
     console.print(_speculation(found))
-    roofs = found.machine.roofs
-    console.print(
+    console.print(machine_line(found.machine, found.formats, _caches(found)), style="dim")
+
+
+def machine_line(machine: MachineProfile, formats: ModelFormats, caches: str = "") -> str:
+    """Returns the machine's roofs in a line, and what predicted times rest on."""
+    roofs = machine.roofs
+    return (
         f"{roofs.name}: memory {format_rate(roofs.bandwidth_bytes_per_s, 'B/s')}"
-        f"{_caches(found)}, int8 "
+        f"{caches}, int8 "
         f"{format_rate(roofs.int8_ops_per_s, 'op/s')}, bf16 "
         f"{format_rate(roofs.bf16_flops_per_s, 'FLOP/s')}, fp32 "
         f"{format_rate(roofs.fp32_flops_per_s, 'FLOP/s')} ({roofs.source}). Predicted times: "
-        f"{found.machine.basis(found.formats)}.",
-        style="dim",
+        f"{machine.basis(formats)}."
     )
 
 
@@ -58,8 +72,14 @@ def _caches(found: Inspection) -> str:
     return f" ({format_rate(bandwidth, 'B/s')} for the {read} of this model's weights)"
 
 
-def _operations(found: Inspection, phase: str, title: str) -> Table:
-    roofs, costs = found.roofs, found.operations[phase]
+def operations_table(
+    title: str,
+    costs: list[OperationCost],
+    seconds: list[float | None],
+    roofs: Roofs,
+    best_s: float,
+) -> Table:
+    """Returns the operations of a step with their costs and times."""
     table = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
     headings = (
         "operation",
@@ -73,7 +93,7 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
         "predicted",
     )
     add_columns(table, headings, left=("operation", "bound"))
-    for cost, predicted in zip(costs, found.operation_s[phase], strict=True):
+    for cost, predicted in zip(costs, seconds, strict=True):
         best = best_time(cost, roofs)
         table.add_row(
             lines(cost.operation.name.replace(", ", ",\n", 1)),
@@ -83,8 +103,8 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
             _short(cost.bytes, "B"),
             _figures(cost.intensity),
             _BOUNDS[best.bound],
-            _seconds(best.seconds),
-            "-" if predicted is None else _seconds(predicted),
+            seconds_text(best.seconds),
+            "-" if predicted is None else seconds_text(predicted),
         )
     table.add_section()
     flops, num_bytes = sum(one.flops for one in costs), sum(one.bytes for one in costs)
@@ -96,7 +116,7 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
         _short(num_bytes, "B"),
         _figures(flops / num_bytes),
         "",
-        _seconds(found.best_s[phase]),
+        seconds_text(best_s),
         "",
     )
     return table
@@ -135,8 +155,8 @@ def _memory(found: Inspection) -> Table:
         table.add_row("does not fit: missing for one of them", format_bytes(found.missing_bytes))
     new_tokens = max(1, workload.context - workload.prompt_tokens)
     answer = f"an answer of {new_tokens:,} tokens after {workload.prompt_tokens:,}"
-    table.add_row(f"FLOPs of {answer}", _count(found.flops_with_cache))
-    table.add_row("the same without kept keys and values", _count(found.flops_without_cache))
+    table.add_row(f"FLOPs of {answer}", count_text(found.flops_with_cache))
+    table.add_row("the same without kept keys and values", count_text(found.flops_without_cache))
     return table
 
 
@@ -161,7 +181,11 @@ def _predicted(found: Inspection) -> Table:
     for label, phase, seconds, rate in rows:
         best_s = found.best_s[phase]
         table.add_row(
-            label, _seconds(seconds), f"{rate:,.0f}", _seconds(best_s), f"{best_s / seconds:.0%}"
+            label,
+            seconds_text(seconds),
+            f"{rate:,.0f}",
+            seconds_text(best_s),
+            f"{best_s / seconds:.0%}",
         )
     return table
 
@@ -185,7 +209,8 @@ def _speculation(found: Inspection) -> Table:
     return table
 
 
-def _count(value: float) -> str:
+def count_text(value: float) -> str:
+    """Formats a count with the prefix of a unit."""
     return format_rate(value, "").strip()
 
 
@@ -197,7 +222,8 @@ def _short(value: float, unit: str = "") -> str:
     return f"{value:.0f} {unit}".strip()
 
 
-def _seconds(value: float) -> str:
+def seconds_text(value: float) -> str:
+    """Formats a time with three significant digits."""
     for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
         if value >= 0.9995 * scale:
             return f"{_figures(value / scale)} {unit}"

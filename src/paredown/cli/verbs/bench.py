@@ -1,5 +1,5 @@
 """`paredown bench`: how fast a model answers on this machine, relative to its limits: one sequence,
-batches, or requests that arrive over time."""
+batches, or requests that arrive over time; for an encoder, texts."""
 
 import argparse
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from rich.console import Console
 
 from paredown.cli.console import make_console
+from paredown.cli.options.encoder import add_task_argument
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.options.run import add_executor_arguments, run_keywords
@@ -24,6 +25,7 @@ from paredown.cli.tables.bench import (
     print_speculation,
 )
 from paredown.cli.tables.notes import tell_notes
+from paredown.cli.verbs.bench_encoder import bench_encoder
 from paredown.cli.verbs.bench_hidden import add_sweep_arguments, run_sweep
 from paredown.cli.verbs.bench_load import (
     DEFAULT_ROUNDS,
@@ -35,6 +37,7 @@ from paredown.cli.verbs.bench_load import (
 )
 from paredown.cli.verbs.bench_predicted import Predictor, compared_json, print_compared
 from paredown.engine.build import assemble
+from paredown.engine.encode.encoder_model import encodes
 from paredown.engine.engine import Engine
 from paredown.engine.prompt import encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -67,6 +70,7 @@ EXAMPLES = """examples:
   paredown bench --requests 200 --rate 20 --input-tokens 16-1024 --slo ttft=0.5s,tpot=50ms
   paredown bench --trace conversation.csv --requests 500 --plot latency.png
   paredown bench --speculate draft
+  paredown bench all-MiniLM-L6-v2 --batch 1,32 --input-tokens 16,128
   paredown bench --sweep hidden --sweep-weights int4-g32 --sweep-plot hidden.png
 """
 PROMPTS = (
@@ -88,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, help=f"measured rounds of batches (default {DEFAULT_ROUNDS})"
     )
     add_load_arguments(parser)
+    add_task_argument(parser)
     add_executor_arguments(parser)
     add_kv_dtype_argument(parser)
     add_kv_pages_arguments(
@@ -104,10 +109,12 @@ def run(args: argparse.Namespace) -> int:
         return run_sweep(args)
     if args.rounds is not None and args.rounds < 1:
         raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
-    load = parse_load(args)
-    config, speculation = load_config(args, load), speculation_config(args)
     checkpoint = Checkpoint.open(resolve_model(args.model))
     tell_notes(checkpoint.notes)
+    if encodes(checkpoint, args.task):
+        return bench_encoder(args, checkpoint)
+    load = parse_load(args)
+    config, speculation = load_config(args, load), speculation_config(args)
     load = fit_defaults(args, load, checkpoint.spec.max_positions)
     keywords = run_keywords(args)
     keywords["num_pages"] = _num_pages(args, checkpoint, load, speculation)

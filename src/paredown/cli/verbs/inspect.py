@@ -11,8 +11,10 @@ from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
 from paredown.cli.printed import say_json
 from paredown.cli.tables.inspect import print_inspection
+from paredown.cli.tables.inspect_encoder import print_encoder_inspection
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.inspect_formulas import print_formulas
+from paredown.cost.encoder_inspection import inspect_encoder
 from paredown.cost.inspection import inspect_model
 from paredown.cost.machines import THIS
 from paredown.cost.model_formats import ModelFormats
@@ -36,7 +38,8 @@ EXAMPLES = """examples:
   paredown inspect my-model --symbolic
 """
 
-
+# Tokens of a text where nothing is asked.
+_TEXT_TOKENS = 128
 # Options for numbers, with their defaults.
 _NUMBERS = {
     "batch": 1,
@@ -51,9 +54,14 @@ _NUMBERS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("--batch", type=int, default=1, help="sequences that decode at once")
     parser.add_argument(
-        "--prompt-tokens", type=int, default=None, help="tokens of a prompt (default 512)"
+        "--batch", type=int, default=1, help="sequences that decode, or texts, at once"
+    )
+    parser.add_argument(
+        "--prompt-tokens",
+        type=int,
+        default=None,
+        help="tokens of a prompt (default 512), or of a text (default 128)",
     )
     parser.add_argument(
         "--context",
@@ -93,6 +101,9 @@ def run(args: argparse.Namespace) -> int:
     if args.symbolic:
         print_formulas(subject.spec, subject.formats, as_json=args.json)
         return 0
+    if not subject.spec.generates:
+        _inspect_encoder(args, subject)
+        return 0
     found = inspect_model(
         subject.spec,
         subject.formats,
@@ -107,6 +118,30 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_inspection(found, subject.name, make_console())
     return 0
+
+
+def _inspect_encoder(args: argparse.Namespace, subject: "_Subject") -> None:
+    for option, value in (("--context", args.context), ("--plot", args.plot)):
+        if value is not None:
+            raise ConfigError(
+                f"{option} is for models that generate",
+                seen=f"{option} {value}, an encoder",
+                remedy="Leave it out; --batch is the number of texts, --prompt-tokens their "
+                "length.",
+            )
+    spec = subject.spec
+    tokens = args.prompt_tokens
+    found = inspect_encoder(
+        spec,
+        subject.formats,
+        find_machine_profile(args),
+        num_texts=args.batch,
+        text_tokens=min(_TEXT_TOKENS, spec.max_positions) if tokens is None else tokens,
+    )
+    if args.json:
+        say_json(found.as_json())
+    else:
+        print_encoder_inspection(found, subject.name, make_console())
 
 
 def _check_symbolic(args: argparse.Namespace) -> None:

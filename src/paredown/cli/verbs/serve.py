@@ -1,11 +1,7 @@
-"""`paredown serve`: an OpenAI-compatible server."""
+"""`paredown serve`: an OpenAI-compatible server for models that generate, and for encoders."""
 
 import argparse
-import gc
-import json
 import signal
-import socket
-from pathlib import Path
 
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
@@ -15,10 +11,18 @@ from paredown.cli.options.schedule import add_schedule_arguments, keeping_target
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.options.strangers import add_strangers_arguments
-from paredown.cli.printed import say, say_json, tell
+from paredown.cli.printed import tell
 from paredown.cli.tables.notes import tell_notes
+from paredown.cli.verbs.serve_encoder import add_encoder_arguments, prepare_encoder
+from paredown.cli.verbs.serve_until_stopped import (
+    Example,
+    freeze,
+    serve_until_stopped,
+    served_name,
+)
 from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
+from paredown.engine.encode.encoder_model import encodes
 from paredown.engine.engine import Engine
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.worker import Worker
@@ -29,16 +33,11 @@ from paredown.executors.page_memory import page_arithmetic
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
-from paredown.serve.app import create_app
-from paredown.serve.hosts import is_loopback
-from paredown.serve.server import Listen, Server, make_server
+from paredown.serve.server import Listen
 from paredown.serve.state import ServerState
 from paredown.serve.token_bound import TokenBound
-from paredown.shell_word import shell_word
-from paredown.shown import shown
 from paredown.spec.context import Context
 
 EXAMPLES = """examples:
@@ -51,6 +50,8 @@ EXAMPLES = """examples:
   paredown serve --speculate draft
   paredown serve --attention-sinks 4 --attention-window 1020
   paredown serve my-model --host 0.0.0.0 --allowed-host models.example.org
+  paredown serve sentence-transformers/all-MiniLM-L6-v2
+  paredown serve Qwen/Qwen3-Embedding-0.6B --task embed
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -60,6 +61,7 @@ SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and e
 """
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+_EXAMPLE = ("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 40})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"seconds that answers may take after a stop signal (default: {Listen.drain_s})",
         metavar="N",
     )
+    add_encoder_arguments(parser)
     add_executor_arguments(parser)
     add_kv_pages_arguments(parser)
     add_kv_dtype_argument(parser)
@@ -94,13 +97,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    listen = _listen(args)
+    checkpoint = Checkpoint.open(resolve_model(args.model))
+    prepare = prepare_encoder if encodes(checkpoint, args.task) else _prepare_generation
+    state, example = prepare(args, checkpoint)
+    stopped_by = serve_until_stopped(args, listen, state, example)
+    return _exit_code(state.worker.failure, stopped_by)
+
+
+def _prepare_generation(
+    args: argparse.Namespace, checkpoint: Checkpoint
+) -> tuple[ServerState, Example]:
+    """Returns the state of a server of a model that generates, and how to ask it."""
     config = schedule_config(args)
     speculation = speculation_config(args)
-    listen = _listen(args)
     TokenBound(args.max_answer_tokens)
-    path = resolve_model(args.model)
-    options = _run_options(args)
-    checkpoint = Checkpoint.open(path)
+    path, options = checkpoint.path, _run_options(args)
     context = Context(spec=checkpoint.spec, sinks=options.sinks)
     tokenizer = Tokenizer.open(path)
     tokenizer.prepare_chat()
@@ -118,38 +130,15 @@ def run(args: argparse.Namespace) -> int:
         engine = build(
             checkpoint, options, tokenizer=tokenizer, speculation=speculation, on_loaded=ready
         ).engine
-        _freeze()
+        freeze()
         return engine
 
-    worker = Worker(load)
-    state = _state(args, context, tokenizer, worker, _served_name(args.name, path))
-    with listen.open_socket() as sock:
-        url = _url(sock)
-
-        def announce() -> None:
-            if worker.status == "ready":
-                _announce(url, state.model_name, as_json=args.json)
-            elif worker.status == "dead":
-                server.should_exit = True
-
-        app = create_app(state, on_worker_change=announce)
-        server: Server = make_server(app, worker, listen)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # uvicorn handles SIGTERM and Ctrl-C itself; SIGHUP from a closed terminal is added
-            # here.
-            signal.signal(signal.SIGHUP, server.handle_exit)
-        if not is_loopback(sock.getsockname()[0]):
-            tell(f"anyone who can reach {url} can use this model")
-        try:
-            server.run(sockets=[sock])
-        finally:
-            # What is frozen is never let go of: the core would report it as leaked.
-            gc.unfreeze()
-    return _exit_code(worker.failure, server.stopped_by)
+    state = _state(args, context, tokenizer, Worker(load), served_name(args.name, path))
+    return state, _EXAMPLE
 
 
 def _exit_code(failure: BaseException | None, stopped_by: int | None) -> int:
-    """Returns the exit code. Raises the error that ended the engine's thread, if it is one of our
+    """Returns the exit code. Raises the error that ended the model's thread, if it is one of our
     own."""
     if isinstance(failure, ParedownError):
         raise failure
@@ -162,11 +151,6 @@ def _run_options(args: argparse.Namespace) -> RunOptions:
     keywords = run_keywords(args)
     keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
     return RunOptions(**keywords)
-
-
-def _url(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _listen(args: argparse.Namespace) -> Listen:
@@ -194,18 +178,6 @@ def _state(
     )
 
 
-def _served_name(asked: str | None, path: Path) -> str:
-    """Returns the model's name in answers as valid text, since a folder's name may be any bytes."""
-    return shown(asked or model_name(path))
-
-
-def _freeze() -> None:
-    """Excludes permanent objects from garbage collection: each full collection would visit them and
-    stop all threads for 40 ms."""
-    gc.collect()
-    gc.freeze()
-
-
 def _tell(executor: LoadedExecutor) -> None:
     if executor.context.sinks is not None:
         tell(executor.context.sinks.arithmetic())
@@ -228,13 +200,3 @@ def _check(
             how = fingerprint.check_logits(checkpoint, executor)
             line = f"verified: the logits of {name}, {how}"
     tell(line)
-
-
-def _announce(url: str, model_name: str, *, as_json: bool) -> None:
-    if as_json:
-        say_json({"url": url, "model": model_name}, indent=None, flush=True)
-        return
-    body = json.dumps({"model": model_name, "prompt": "Once upon a time", "max_tokens": 40})
-    say(f"{model_name} answers at {url}/v1")
-    header = "-H 'Content-Type: application/json'"
-    say(f"curl {url}/v1/completions {header} -d {shell_word(body)}", flush=True)

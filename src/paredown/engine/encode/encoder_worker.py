@@ -100,13 +100,22 @@ class EncoderWorker:
             return job.finish(rows)
         return await asyncio.to_thread(job.finish, rows)
 
+    def check_room(self, num_texts: int) -> None:
+        """Raises UnavailableError, and QueueFullError for texts that would have no room now, before
+        any work is done for them."""
+        if not self._thread.is_ready:
+            raise self._thread.unavailable()
+        self._check_unit("texts", self.num_waiting_texts, num_texts, self._config.max_waiting_texts)
+
     async def _rows(self, job: EncodeJob[T], tenant: str) -> list[Row]:
         loop = asyncio.get_running_loop()
         ticket = _Ticket(job=job, tenant=tenant, loop=loop, answer=loop.create_future())
         with self._thread.door:
             if not self._thread.is_ready:
                 raise self._thread.unavailable()
-            self._check_room(job)
+            texts, tokens = self._config.max_waiting_texts, self._config.max_waiting_tokens
+            self._check_unit("texts", self.num_waiting_texts, len(job.texts), texts)
+            self._check_unit("tokens", self.num_waiting_tokens, job.num_tokens, tokens)
             self._count(job, 1)
             self._inbox.put(ticket)
         try:
@@ -115,20 +124,15 @@ class EncoderWorker:
             self._inbox.put(_Drop(ticket))
             raise
 
-    def _check_room(self, job: EncodeJob[T]) -> None:
-        config = self._config
-        for unit, waiting, new, most in (
-            ("texts", self.num_waiting_texts, len(job.texts), config.max_waiting_texts),
-            ("tokens", self.num_waiting_tokens, job.num_tokens, config.max_waiting_tokens),
-        ):
-            if waiting + new > most:
-                raise QueueFullError(
-                    f"too many {unit} are waiting",
-                    seen=f"{waiting} waiting + {new} new of {most}",
-                    remedy="Send the request again later."
-                    if new <= most
-                    else f"Send at most {most} at once.",
-                )
+    def _check_unit(self, unit: str, num_waiting: int, num_new: int, most: int) -> None:
+        if num_waiting + num_new > most:
+            raise QueueFullError(
+                f"too many {unit} are waiting",
+                seen=f"{num_waiting} waiting + {num_new} new of {most}",
+                remedy="Send the request again later."
+                if num_new <= most
+                else f"Send at most {most} at once.",
+            )
 
     def _count(self, job: EncodeJob[T], sign: int) -> None:
         self.num_waiting_texts += sign * len(job.texts)
@@ -189,7 +193,7 @@ class EncoderWorker:
             except ModelFailedError as error:
                 self._refuse(ticket, error)
                 continue
-            ticket.rows |= {number: ticket.job.keep(row) for number, row in found.items()}
+            ticket.rows |= {number: ticket.job.keep(number, row) for number, row in found.items()}
             if len(ticket.rows) == len(ticket.job.texts):
                 done.append(ticket)
         self._answer(done)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from paredown.engine.encode.encode_job import EncodeJob, Row
 from paredown.errors import RequestError
 from paredown.executors.encoder_protocol import EncoderExecutor, EncoderOutput, TokenText
 from paredown.spec.model import ModelSpec
+
+T = TypeVar("T")
 
 
 class ModelFailedError(RequestError):
@@ -56,7 +59,7 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
         yield batch
 
 
-def run_job(executor: EncoderExecutor, job: EncodeJob[object], max_tokens: int) -> list[Row]:
+def run_job(executor: EncoderExecutor, job: EncodeJob[T], max_tokens: int) -> list[Row]:
     """Returns the rows of a job that has the executor to itself. Raises ModelFailedError."""
     rows: dict[int, Row] = {}
     lengths = [len(text.token_ids) for text in job.texts]
@@ -64,5 +67,5 @@ def run_job(executor: EncoderExecutor, job: EncodeJob[object], max_tokens: int) 
         texts = [job.texts[number] for number in batch]
         for number, row in zip(batch, encode_rows(executor, texts, job.output), strict=True):
             check_finite(row)
-            rows[number] = job.keep(row)
+            rows[number] = job.keep(number, row)
     return [rows[number] for number in range(len(job.texts))]

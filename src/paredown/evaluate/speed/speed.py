@@ -119,9 +119,9 @@ class Trial:
         peak = arithmetic_peak(machine, self.weights)
         return Speed(
             decode_tokens_per_s=decode,
-            decode_spread=_spread(self.decode),
+            decode_spread=rate_spread(self.decode),
             prefill_tokens_per_s=prefill,
-            prefill_spread=_spread(self.prefill),
+            prefill_spread=rate_spread(self.prefill),
             mbu=decode * self.step_bytes / max(self.bandwidth),
             mfu=prefill * flops_per_token / peak,
             decode_bytes=self.step_bytes,
@@ -201,7 +201,8 @@ def _slice(tokens: list[int], start: int) -> SequenceSlice:
     return SequenceSlice(token_ids=tokens, start=start, pages=pages, num_logits=1)
 
 
-def _spread(rates: list[float]) -> float:
+def rate_spread(rates: list[float]) -> float:
+    """Returns the interquartile range of the rates over their median."""
     if len(rates) < 2:
         return 0.0
     low, _, high = statistics.quantiles(rates, n=4, method="inclusive")

@@ -1,0 +1,79 @@
+"""The part of `paredown serve` that is the same for every model: listens, announces, serves."""
+
+import argparse
+import gc
+import json
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from paredown.cli.printed import say, say_json, tell
+from paredown.models.hub.hub_source import model_name
+from paredown.serve.app import AnyState, create_app
+from paredown.serve.hosts import is_loopback
+from paredown.serve.server import Listen, Server, make_server
+from paredown.shell_word import shell_word
+from paredown.shown import shown
+
+# A path, and a body without the model's name.
+Example = tuple[str, Mapping[str, object]]
+
+
+def serve_until_stopped(
+    args: argparse.Namespace, listen: Listen, state: AnyState, example: Example
+) -> int | None:
+    """Serves until a signal or a failure; returns the signal. The address is told with `example`
+    once the model is loaded."""
+    worker = state.worker
+    with listen.open_socket() as sock:
+        url = _url(sock)
+
+        def announce() -> None:
+            if worker.status == "ready":
+                _announce(url, state.model_name, example, as_json=args.json)
+            elif worker.status == "dead":
+                server.should_exit = True
+
+        app = create_app(state, on_worker_change=announce)
+        server: Server = make_server(app, worker, listen)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # uvicorn handles SIGTERM and Ctrl-C itself; SIGHUP from a closed terminal is added
+            # here.
+            signal.signal(signal.SIGHUP, server.handle_exit)
+        if not is_loopback(sock.getsockname()[0]):
+            tell(f"anyone who can reach {url} can use this model")
+        try:
+            server.run(sockets=[sock])
+        finally:
+            # What is frozen is never let go of: the core would report it as leaked.
+            gc.unfreeze()
+    return server.stopped_by
+
+
+def served_name(asked: str | None, path: Path) -> str:
+    """Returns the model's name in answers as valid text, since a folder's name may be any bytes."""
+    return shown(asked or model_name(path))
+
+
+def freeze() -> None:
+    """Excludes permanent objects from garbage collection: each full collection would visit them and
+    stop all threads for 40 ms."""
+    gc.collect()
+    gc.freeze()
+
+
+def _url(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _announce(url: str, model_name: str, example: Example, *, as_json: bool) -> None:
+    if as_json:
+        say_json({"url": url, "model": model_name}, indent=None, flush=True)
+        return
+    path, fields = example
+    body = json.dumps({"model": model_name, **fields})
+    say(f"{model_name} answers at {url}/v1")
+    header = "-H 'Content-Type: application/json'"
+    say(f"curl {url}{path} {header} -d {shell_word(body)}", flush=True)

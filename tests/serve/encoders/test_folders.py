@@ -1,0 +1,145 @@
+"""Encoders as folders, over HTTP, against Transformers: pooling (B01), the end token of decoders
+(B07), cross-encoders, and folders that are damaged."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from drivers.encoder_server import RunningEncoder, encoder_server
+from fakes.encoder_folders import write_bert, write_decoder, write_settings
+from fakes.word_tokenizer import word_library
+from paredown import Encoder
+from paredown.engine.build_encoder import build_encoder
+from paredown.engine.encode.encoder_model import encodes
+from paredown.errors import CheckpointError, ConfigError
+from paredown.executors.run_options import ExecutorChoice, RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.models.checkpoint import Checkpoint
+
+TEXTS = ["a", "a b c d e f"]
+EXECUTORS: tuple[ExecutorChoice, ...] = ("native", "torch")
+
+
+@contextmanager
+def serving(folder: Path, executor: ExecutorChoice) -> Iterator[RunningEncoder]:
+    options = RunOptions(executor=executor, threads=ThreadPlan.resolve(1), activations="fp32")
+    built = build_encoder(Checkpoint.open(folder), options)
+    with encoder_server(built.model, built.executor) as server:
+        yield server
+
+
+def token_vectors(model: PreTrainedModel, ids: list[int], **inputs: object) -> np.ndarray:
+    body = getattr(model, "base_model", model)
+    with torch.inference_mode():
+        return body(torch.tensor([ids]), **inputs).last_hidden_state[0].numpy()
+
+
+POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "cls": lambda rows: rows[0],
+    "mean": lambda rows: rows.mean(0),
+    "max": lambda rows: rows.max(0),
+    "lasttoken": lambda rows: rows[-1],
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_has_no_say_in_a_vector(tmp_path, executor, pooling, side):
+    model = write_bert(tmp_path, pooling=pooling)
+    write_settings(tmp_path, "tokenizer_config", padding_side=side)
+    with serving(tmp_path, executor) as server:
+        together = server.embed(TEXTS)
+        for text, row in zip(TEXTS, together, strict=True):
+            assert (server.embed([text])[0] == row).all()
+            ids = word_library().encode(text).ids
+            expected = POOLINGS[pooling](token_vectors(model, ids))
+            assert np.abs(row - expected / np.linalg.norm(expected)).max() < 1e-4
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_decoders_vector_is_that_of_the_end_token(tmp_path, executor):
+    model = write_decoder(tmp_path)
+    with serving(tmp_path, executor) as server:
+        for text, ids in (("a b", [7, 8, 3]), ("a b[SEP]", [7, 8, 3, 3])):
+            status, found = server.post("/v1/embeddings", input=text)
+            assert (status, found["usage"]["prompt_tokens"]) == (200, len(ids))
+            expected = token_vectors(model, ids)[-1]
+            row = np.array(found["data"][0]["embedding"], np.float32)
+            assert np.abs(row - expected / np.linalg.norm(expected)).max() < 1e-4
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_cross_encoder_scores_as_transformers_does(tmp_path, executor):
+    model = write_bert(tmp_path, "labels", num_labels=1)
+    pairs = [("a b", "c"), ("a b", "d e f")]
+    expected = []
+    for pair in pairs:
+        whole = word_library().encode(*pair)
+        inputs = {"token_type_ids": torch.tensor([whole.type_ids])}
+        with torch.inference_mode():
+            logit = model(torch.tensor([whole.ids]), **inputs).logits[0, 0]
+        expected.append(float(torch.sigmoid(logit)))
+    with serving(tmp_path, executor) as server:
+        found = server.post("/v1/score", text_1="a b", text_2=["c", "d e f"])[1]
+        assert [one["score"] for one in found["data"]] == pytest.approx(expected, abs=1e-4)
+        ranked = server.rank("a b", ["c", "d e f"])
+        order = [one["index"] for one in ranked]
+        assert order == sorted(range(2), key=lambda index: -expected[index])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_tokens_that_none_sees_are_masked_as_in_transformers(tmp_path, executor):
+    model = write_bert(tmp_path, pooling=None)
+    write_settings(
+        tmp_path,
+        "config_sentence_transformers",
+        query_prefix="[Q]",
+        document_prefix="[D]",
+        query_length=8,
+    )
+    encoder = Encoder(tmp_path, executor=executor, num_threads=1, activations="fp32")
+    found = encoder.token_vectors("a b", is_query=True)
+    ids = [2, 5, 7, 8, 3, 4, 4, 4]
+    assert found.token_ids == [ids]
+    mask = torch.tensor([[1] * 5 + [0] * 3])
+    expected = token_vectors(model, ids, attention_mask=mask)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert np.abs(found.vectors[0] - expected).max() < 1e-4
+
+
+def test_what_a_folder_is_for_is_read_from_it(tmp_path):
+    write_bert(tmp_path / "encoder")
+    write_decoder(tmp_path / "decoder")
+    encoder, decoder = (Checkpoint.open(tmp_path / name) for name in ("encoder", "decoder"))
+    assert encodes(encoder, "auto")
+    assert encodes(decoder, "auto")
+    assert not encodes(decoder, "generate")
+    with pytest.raises(ConfigError, match="does not generate"):
+        encodes(encoder, "generate")
+    (tmp_path / "decoder" / "modules.json").unlink()
+    plain = Checkpoint.open(tmp_path / "decoder")
+    assert not encodes(plain, "auto")
+    assert encodes(plain, "embed")
+
+
+def test_a_decoder_without_modules_embeds_by_its_last_token_when_asked(tmp_path):
+    write_decoder(tmp_path)
+    expected = Encoder(tmp_path, executor="torch", num_threads=1).embed(TEXTS).vectors
+    (tmp_path / "modules.json").unlink()
+    found = Encoder(tmp_path, executor="torch", num_threads=1).embed(TEXTS).vectors
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "1_Pooling/config.json"])
+def test_a_damaged_folder_is_a_clear_error(tmp_path, name):
+    write_bert(tmp_path)
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CheckpointError):
+        Encoder(tmp_path, executor="torch", num_threads=1)
