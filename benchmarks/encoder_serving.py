@@ -36,6 +36,8 @@ BATCH = 16
 LONG_TOKENS, SHORT_TOKENS = 128, 16
 ASKED_SHARE, ASKED_REQUESTS = 0.85, 1000.0
 NUM_BODIES = 64
+# Texts of a call of `embed`: several batches.
+OFFLINE_TEXTS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +94,8 @@ def answers_per_s(url: str, bodies: list[dict[str, Any]], seconds: float) -> flo
 
 
 def offline_texts_per_s(encoder: Encoder, texts: list[str], seconds: float) -> float:
-    """Returns the rate of `embed`, with as many texts at once as the clients have under way."""
-    at_once, number, start_s = NUM_CLIENTS * BATCH, 0, time.monotonic()
+    """Returns the rate of `embed`."""
+    at_once, number, start_s = OFFLINE_TEXTS, 0, time.monotonic()
     while time.monotonic() < start_s + seconds:
         begin = number % len(texts)
         encoder.embed(texts[begin : begin + at_once])

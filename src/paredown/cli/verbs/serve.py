@@ -20,6 +20,7 @@ from paredown.cli.verbs.serve_until_stopped import (
     serve_until_stopped,
     served_name,
 )
+from paredown.cli.verbs.serve_verified import tell_verified
 from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.encode.encoder_model import encodes
@@ -27,8 +28,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.worker import Worker
 from paredown.errors import ParedownError
-from paredown.evaluate.verify.fingerprint import Fingerprint
-from paredown.evaluate.verify.verification_file import read_fingerprint, verification_path
+from paredown.evaluate.verify.verification_file import read_fingerprint
 from paredown.executors.page_memory import page_arithmetic
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
@@ -121,7 +121,13 @@ def _prepare_generation(
 
     def ready(executor: LoadedExecutor) -> ScheduleConfig:
         if not args.no_verify:
-            _check(checkpoint, executor, fingerprint)
+            tell_verified(
+                checkpoint,
+                executor,
+                fingerprint,
+                results="logits",
+                check=lambda known: known.check_logits(checkpoint, executor),
+            )
         _tell(executor)
         prepare_texts(tokenizer, executor.spec.vocab_size)
         return keeping_target(args, config, executor)
@@ -183,20 +189,3 @@ def _tell(executor: LoadedExecutor) -> None:
         tell(executor.context.sinks.arithmetic())
     tell(page_arithmetic(executor.context, executor.kv))
     tell(f"threads: {executor.threads.explained()}")
-
-
-def _check(
-    checkpoint: Checkpoint, executor: LoadedExecutor, fingerprint: Fingerprint | None
-) -> None:
-    """Prints one line about the verification. Raises CheckpointError."""
-    name = verification_path(checkpoint.path).name
-    if fingerprint is None:
-        line = f"not verified: {checkpoint.path} has no {name}"
-    else:
-        fingerprint.check_files(checkpoint, executor)
-        others = fingerprint.other_inputs(executor)
-        line = f"verified: the files of {name}, not its logits: {others}"
-        if others is None:
-            how = fingerprint.check_logits(checkpoint, executor)
-            line = f"verified: the logits of {name}, {how}"
-    tell(line)

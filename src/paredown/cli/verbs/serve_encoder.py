@@ -7,9 +7,11 @@ from paredown.cli.options.encoder import add_task_argument, encoder_run_options
 from paredown.cli.printed import tell
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.serve_until_stopped import Example, freeze, served_name
+from paredown.cli.verbs.serve_verified import tell_verified
 from paredown.engine.encode.batch_config import BatchConfig
 from paredown.engine.encode.encoder_model import EncoderModel, as_encoder, encoder_model
 from paredown.engine.encode.encoder_worker import EncoderWorker
+from paredown.evaluate.verify.verification_file import read_fingerprint
 from paredown.executors.encoder_protocol import EncoderExecutor
 from paredown.executors.load import load_encoder
 from paredown.models.checkpoint import Checkpoint
@@ -60,8 +62,19 @@ def prepare_encoder(
     )
     tell_notes(checkpoint.notes)
 
+    fingerprint = None if args.no_verify else read_fingerprint(checkpoint.path)
+
     def load() -> EncoderExecutor:
-        executor = load_encoder(as_encoder(checkpoint), options)
+        encoder = as_encoder(checkpoint)
+        executor = load_encoder(encoder, options)
+        if not args.no_verify:
+            tell_verified(
+                encoder,
+                executor,
+                fingerprint,
+                results="vectors",
+                check=lambda known: known.check_vectors(encoder, executor),
+            )
         tell(f"texts of at most {model.settings.max_tokens} tokens")
         tell(f"threads: {executor.threads.explained()}")
         freeze()

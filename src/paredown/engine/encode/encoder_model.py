@@ -49,6 +49,13 @@ class TextTokenizer(PromptTokenizer, Protocol):
     @property
     def pair_form(self) -> PairForm: ...
 
+    @property
+    def has_chat_template(self) -> bool: ...
+
+    def render_chat(
+        self, messages: list[dict[str, object]], /, *, opens_answer: bool = True
+    ) -> str: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderModel:
