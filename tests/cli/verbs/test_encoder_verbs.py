@@ -63,9 +63,28 @@ def test_costs_are_printed_and_as_json(folder, capsys):
     assert found["texts"] == {"batch": 8, "tokens": 64}
 
 
+def test_machines_are_planned_for_texts(folder, capsys):
+    words = ["plan", str(folder), "--machine", "h100", "--rps", "1e8", "--input-tokens", "32"]
+    assert main(words) == 0
+    assert "texts/s of 32 tokens" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["options"]
+    assert [one["batch"] for one in found] == [64] * len(found)
+    for one in found:
+        assert one["tokens_per_s"] == pytest.approx(32 * one["texts_per_s"])
+        assert one["machines"] == -(-1e8 // one["texts_per_s"])
+    assert main([*words, "--p95", "0.000001ms", "--json"]) == 0
+    late = json.loads(capsys.readouterr().out)["options"]
+    assert {one["machines"] for one in late} == {None}
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        ("plan", "--output-tokens", "8"),
+        ("plan", "--input-tokens", "8-16"),
+        ("plan", "--input-tokens", "65"),
+        ("plan", "--rps", "0"),
         ("serve", "--task", "generate"),
         ("serve", "--kv-dtype", "int8"),
         ("serve", "--speculate", "ngram"),
@@ -81,7 +100,8 @@ def test_costs_are_printed_and_as_json(folder, capsys):
 )
 def test_what_an_encoder_cannot_do_is_refused(folder, words, capsys):
     verb, *options = words
-    machine = ["--machine", "h100"] if verb == "inspect" else []
+    machine = ["--machine", "h100"] if verb in ("inspect", "plan") else []
+    machine += ["--rps", "5"] if verb == "plan" and "--rps" not in options else []
     assert main([verb, str(folder), *options, *machine]) == 2
     assert "saw" in capsys.readouterr().err
 

@@ -25,6 +25,7 @@ from paredown.cli.printed import say_json, tell
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.tables.simulation import format_rate_of, print_simulation
+from paredown.cli.verbs.plan_encoder import print_encoder_plan
 from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.memory import model_memory
 from paredown.cost.model_formats import ModelFormats
@@ -47,6 +48,8 @@ EXAMPLES = """examples:
                                         what would have to be how many times as fast for 4 to do
   paredown plan config.json --machine l4 --rps 20 --trace azure.csv --p95-ttft 500ms
                                         lengths and bursts of a real service
+  paredown plan all-MiniLM-L6-v2 --machine h100 --rps 50000 --input-tokens 128
+                                        machines for so many texts of an encoder
 
 Without a limit --p95 3s is meant. A format that needs fewer machines may cost quality:
 `paredown optimize` measures it.
@@ -95,6 +98,10 @@ def run(args: argparse.Namespace) -> int:
     if limits == LatencyLimits():
         limits = LatencyLimits(e2e_s=_DEFAULT_P95_S)
     model = read_model(args.model)
+    if not model.spec.generates:
+        profile = find_machine_profile(args)
+        print_encoder_plan(args, model, profile, _formats(args, profile, model))
+        return 0
     name, spec = model.name, model.spec
     trace = read_trace_option(args)
     shares = trace is not None and trace.shares_prefixes
