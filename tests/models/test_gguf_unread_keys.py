@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from paredown.errors import ParedownError, UnsupportedError
-from paredown.models.families.table import FAMILIES
+from paredown.models.families.table import FAMILIES, OTHER_ARCHITECTURES
 from paredown.models.gguf.config import config_from_metadata
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.unread_keys import HARMLESS
 
 SHAPES = {"token_embd.weight": (258, 64)}
-ARCHITECTURES = sorted({one.gguf.architecture for one in FAMILIES.values() if one.gguf})
+ARCHITECTURES = sorted(
+    {one.gguf.architecture for one in (*FAMILIES.values(), *OTHER_ARCHITECTURES) if one.gguf}
+)
 # Mean nothing without the key that they belong to.
 DEPENDENT = ("expert", "rope.scaling.yarn_beta")
 
@@ -30,7 +32,9 @@ def metadata(arch: str, **more: Value) -> dict[str, Value]:
         "context_length": 256,
         "attention.sliding_window": 256,
     }
-    has_layer_norms = arch in ("gptneox", "phi2")
+    if arch == "gemma-embedding":
+        sizes["attention.sliding_window"] = 64
+    has_layer_norms = arch in ("gptneox", "phi2", "bert", "nomic-bert")
     epsilon = "layer_norm_epsilon" if has_layer_norms else "layer_norm_rms_epsilon"
     found: dict[str, Value] = {
         "general.architecture": arch,

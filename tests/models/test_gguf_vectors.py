@@ -31,3 +31,16 @@ def test_the_ids_are_llama_cpps(name: str) -> None:
     tokenizer = Tokenizer.open(path)
     for text, ids in found:
         assert tokenizer.encode(text) == ids, text
+
+
+@needs_data(FOLDER)
+def test_a_text_stands_between_berts_tokens() -> None:
+    folder = data_folder(FOLDER)
+    assert folder is not None
+    tokenizer = Tokenizer.open(folder / "ggml-vocab-bert-bge.gguf")
+    assert (tokenizer.prompt_prefix, tokenizer.prompt_suffix) == ((101,), (102,))
+    assert tokenizer.pair_form.joined([7], [8, 9]) == (
+        [101, 7, 102, 8, 9, 102],
+        [0, 0, 0, 1, 1, 1],
+    )
+    assert Tokenizer.open(folder / "ggml-vocab-bert-bge.gguf").decode([101, 7592, 102]) == "hello"

@@ -12,7 +12,6 @@ from paredown.cli.verbs import (
     chat,
     doctor,
     eval,
-    eval_glue,
     eval_task,
     generate,
     mixed,
@@ -31,8 +30,6 @@ from paredown.evaluate.load.summary import LoadSummary, Percentiles
 from paredown.evaluate.quality.layer_error import LayerError
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.quality.quality import Quality
-from paredown.evaluate.quality.task_quality import TaskQuality
-from paredown.evaluate.tasks.measure_glue import GlueResult
 from paredown.evaluate.tasks.self_instruct import SelfInstructResult
 from paredown.evaluate.verify.carried_verification import CarriedVerification
 from paredown.evaluate.verify.fingerprint import Fingerprint
@@ -138,17 +135,13 @@ PRINTED = {
     "convert": Document(
         functions=(ConvertedCheckpoint.as_json,), types=(ConvertResult, ConvertedCheckpoint)
     ),
-    "`paredown eval --task selfinst --json`": Document(
+    "`paredown eval --task --json`": Document(
         functions=(eval_task._as_json,),
         holds={
             "task": "text",
             "model": "SelfInstructResult",
             "reference": "SelfInstructResult or null",
         },
-    ),
-    "`paredown eval --task glue-... --json`": Document(
-        functions=(eval_glue._as_json,),
-        holds={"task": "text", "sets": "list of GlueResult"},
     ),
     "eval": Document(
         whole=Measurement,
@@ -299,8 +292,6 @@ PARTS = (
     Judgement,
     Diversity,
     SelfInstructResult,
-    GlueResult,
-    TaskQuality,
 )
 
 

@@ -1,4 +1,5 @@
-"""Checks that every encoder makes: the model has a head, and texts are within the model."""
+"""Checks of what is asked of a model: an encoder has a head and takes texts within its sizes, and
+a model without an output layer generates nothing."""
 
 from collections.abc import Sequence
 
@@ -15,6 +16,17 @@ def check_encodes(spec: ModelSpec) -> None:
             seen=f"a model of the family {spec.family} without a head",
             remedy="Name an encoder, or the folder of a decoder that embeds: one with the "
             "modules.json of sentence-transformers, or a class for sequence classification.",
+        )
+
+
+def check_generates(spec: ModelSpec) -> None:
+    """Raises UnsupportedError for an encoder, which predicts no tokens."""
+    if not spec.generates:
+        raise UnsupportedError(
+            "this model writes no text: it makes vectors, scores or labels of texts",
+            seen=f"a model of the family {spec.family} without an output layer",
+            remedy="Use it as an encoder (paredown.Encoder, --task embed), or name a model that "
+            "generates.",
         )
 
 

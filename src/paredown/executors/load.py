@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from paredown.errors import ConfigError, UnsupportedError
-from paredown.executors.encoder_checks import check_encodes
+from paredown.executors.encoder_checks import check_encodes, check_generates
 from paredown.executors.encoder_protocol import EncoderExecutor
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import ExecutorName, RunOptions
@@ -41,6 +41,7 @@ def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
     """Starts what `load_executor` does, for a caller with other work before `finish`. Mapped
     weights are verified meanwhile. Raises the same errors."""
     options = RunOptions() if options is None else options
+    check_generates(checkpoint.spec)
     if checkpoint.spec.encoder is not None:
         raise UnsupportedError(
             "executors have no pages for cross-attention",

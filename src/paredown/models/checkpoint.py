@@ -147,6 +147,7 @@ class Checkpoint:
             file_bytes=model.file.file_bytes,
             names=model.names,
             blocks=model.blocks,
+            encoder_settings=model.settings,
             notes=shown_lines(
                 *model.notes, *padded_notes(model.spec, model.names, coded.__contains__)
             ),
@@ -233,7 +234,10 @@ class Checkpoint:
         assert self.spec.head is not None
         if self.spec.head.steps_by_role()[role].is_tied:
             return self.embedding()
-        return floats.decode(self._head_tensor(f"{role}.weight"))
+        name = self.names.head.get(f"{role}.weight")
+        if name is None:
+            return floats.decode(self.own_head[f"{role}.weight"])
+        return self._plain(name.removesuffix(".weight"))
 
     def head_vector(self, role: str) -> npt.NDArray[np.float32] | None:
         """Returns the values of a head's bias or norm, "head.0.bias" or "head.0.norm.weight", or

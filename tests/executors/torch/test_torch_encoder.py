@@ -10,8 +10,8 @@ from fakes.tiny_encoders import ENCODERS, MAX_POSITIONS, VOCAB_SIZE
 from fakes.tiny_models import VARIANTS
 from paredown.errors import UnsupportedError
 from paredown.executors.encoder_protocol import EncoderExecutor, TokenText
-from paredown.executors.load import load_encoder
-from paredown.executors.run_options import RunOptions
+from paredown.executors.load import load_encoder, load_executor
+from paredown.executors.run_options import ExecutorName, RunOptions
 from paredown.models.checkpoint import Checkpoint
 
 
@@ -72,6 +72,13 @@ def test_texts_beyond_the_model_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         encoder.encode([*texts(), text])
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_an_encoder_generates_nothing(executor: ExecutorName, tmp_path: Path) -> None:
+    ENCODERS["bert"](tmp_path)
+    with pytest.raises(UnsupportedError, match="writes no text"):
+        load_executor(Checkpoint.open(tmp_path), RunOptions(executor=executor, num_pages=2))
 
 
 def test_a_model_that_only_generates_is_no_encoder(tmp_path: Path) -> None:

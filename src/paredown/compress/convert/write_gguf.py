@@ -29,6 +29,7 @@ from paredown.models.gguf.header import NewTensor, Value
 from paredown.models.gguf.metadata import factors_of, metadata_from_spec
 from paredown.models.gguf.names import (
     OUTPUT,
+    TABLES,
     GGUFTensor,
     gguf_tensors,
     pair_rows,
@@ -235,6 +236,11 @@ class _Job:
     def _vector(self, tensor: GGUFTensor) -> np.ndarray:
         if tensor.role == "rope":
             return factors_of(self._checkpoint.spec)[tensor.name]
+        if tensor.role in TABLES:
+            table = self._checkpoint.tensors[tensor.our_name].to_float32()
+            return np.ascontiguousarray(table, np.float32)
+        if tensor.is_of_head:
+            return self._of_head(tensor)
         if len(tensor.shape) == 2:
             assert tensor.layer is not None
             router = self._checkpoint.router(tensor.role, tensor.layer).to_float32()
@@ -244,6 +250,16 @@ class _Job:
         values = np.concatenate([part for part in parts if part is not None])
         assert values.shape == tensor.shape, tensor.name
         return np.ascontiguousarray(values, np.float32) + np.float32(tensor.offset)
+
+    def _of_head(self, tensor: GGUFTensor) -> np.ndarray:
+        step, part = tensor.role.rsplit(".", 1)
+        if part == "weight":
+            values = self._checkpoint.head_weight(step).dequantize()
+        else:
+            vector = self._checkpoint.head_vector(tensor.role)
+            assert vector is not None
+            values = vector
+        return np.ascontiguousarray(values, np.float32)
 
     def _weight(self, tensor: GGUFTensor) -> CoreWeight:
         if tensor.layer is not None:

@@ -1,11 +1,22 @@
 """BERT (arXiv 1810.04805) and what is built like it: MiniLM, BGE, E5, cross-encoders. Post-norm,
 learned positions, token types, a norm on the embedding, biases."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from paredown.models.families.encoder_heads import masked_lm_steps, two_layer_classifier
 from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
+from paredown.models.families.gguf_rows import (
+    ENCODER_KEYS,
+    POST_NORMS,
+    GGUFRows,
+    Metadata,
+)
+from paredown.models.families.gguf_rows import (
+    TOKEN_TYPES as TYPE_COUNT,
+)
 from paredown.models.families.named_head import NamedHead, NamedStep
 from paredown.spec.attention import Attention
 from paredown.spec.layer import LayerSpec
@@ -115,6 +126,24 @@ def _masked_lm(fields: Fields, spec: ModelSpec) -> Sequence[NamedStep]:
     )
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    """Adds llama.cpp's conventions: biases everywhere, and an approximation of the same GELU."""
+    fields.must_be("bert.attention.causal", False)
+    fields.must_be("bert.attention.head_count_kv", config["num_attention_heads"])
+    return {
+        "hidden_act": "gelu",
+        "rope_theta": None,
+        "type_vocab_size": fields.integer(TYPE_COUNT, 1),
+    }
+
+
+def _gguf_from_spec(spec: ModelSpec) -> Metadata:
+    return {
+        "bert.attention.causal": False,
+        TYPE_COUNT: np.uint32(spec.embedding.num_token_types),
+    }
+
+
 BERT = Family(
     model_type="bert",
     read_spec=read_spec,
@@ -129,4 +158,12 @@ BERT = Family(
     renamed=RENAMED,
     classifier=_classifier,
     masked_lm=_masked_lm,
+    gguf=GGUFRows(
+        architecture="bert",
+        class_name="BertModel",
+        keys=ENCODER_KEYS,
+        norms=POST_NORMS,
+        more_config=_config_from_gguf,
+        more_metadata=_gguf_from_spec,
+    ),
 )

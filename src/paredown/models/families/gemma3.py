@@ -3,6 +3,7 @@ place of soft caps. Five of six layers have a window and rotary positions with t
 EmbeddingGemma is such a model whose tokens see later ones."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -117,6 +118,25 @@ def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str,
     return found
 
 
+def _embedding_config(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    fields.must_be("gemma-embedding.attention.causal", False)
+    return {
+        **dict.fromkeys(("hidden_act", "hidden_activation"), "gelu_pytorch_tanh"),
+        "use_bidirectional_attention": True,
+        "query_pre_attn_scalar": config["head_dim"],
+        "sliding_window": fields.integer("gemma-embedding.attention.sliding_window"),
+    }
+
+
+def _embedding_metadata(spec: ModelSpec) -> Metadata:
+    # A file has the tokens on both sides together.
+    windows = [2 * (window - 1) for window in spec.windows]
+    return {
+        "gemma-embedding.attention.causal": False,
+        "gemma-embedding.attention.sliding_window": np.uint32(windows[0] if windows else 1),
+    }
+
+
 def _gguf_from_spec(spec: ModelSpec) -> Metadata:
     windows = [window for window in spec.windows if window is not None]
     found: Metadata = {_WINDOW_KEY: np.uint32(windows[0] if windows else 1)}
@@ -125,6 +145,21 @@ def _gguf_from_spec(spec: ModelSpec) -> Metadata:
     return found
 
 
+_GGUF = GGUFRows(
+    architecture="gemma3",
+    class_name="Gemma3ForCausalLM",
+    norms={
+        **gguf_rows.NORMS,
+        "q_norm": "attn_q_norm",
+        "k_norm": "attn_k_norm",
+        "attention_output_norm": "post_attention_norm",
+        "mlp_output_norm": "post_ffw_norm",
+    },
+    norm_offset=1.0,
+    takes_bias=False,
+    more_config=_config_from_gguf,
+    more_metadata=_gguf_from_spec,
+)
 GEMMA3 = Family(
     model_type="gemma3_text",
     read_spec=read_spec,
@@ -141,19 +176,16 @@ GEMMA3 = Family(
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
     config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
-    gguf=GGUFRows(
-        architecture="gemma3",
-        class_name="Gemma3ForCausalLM",
-        norms={
-            **gguf_rows.NORMS,
-            "q_norm": "attn_q_norm",
-            "k_norm": "attn_k_norm",
-            "attention_output_norm": "post_attention_norm",
-            "mlp_output_norm": "post_ffw_norm",
-        },
-        norm_offset=1.0,
-        takes_bias=False,
-        more_config=_config_from_gguf,
-        more_metadata=_gguf_from_spec,
+    gguf=_GGUF,
+)
+# EmbeddingGemma, an architecture of its own in GGUF files.
+EMBEDDING_GEMMA = replace(
+    GEMMA3,
+    gguf=replace(
+        _GGUF,
+        architecture="gemma-embedding",
+        class_name="Gemma3TextModel",
+        more_config=_embedding_config,
+        more_metadata=_embedding_metadata,
     ),
 )

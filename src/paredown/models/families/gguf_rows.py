@@ -25,6 +25,14 @@ KEYS: Mapping[str, str] = {
 # The keys of architectures whose heads share the hidden columns.
 PLAIN_KEYS: Mapping[str, str] = {name: key for name, key in KEYS.items() if name != "head_dim"}
 LAYER_NORM_KEYS: Mapping[str, str] = {"layer_norm_eps": "attention.layer_norm_epsilon"}
+# The keys of encoders with post-norm.
+ENCODER_KEYS: Mapping[str, str] = {
+    name: key
+    for name, key in {**PLAIN_KEYS, **LAYER_NORM_KEYS}.items()
+    if name not in ("num_key_value_heads", "rms_norm_eps")
+}
+# The number of token types, a key of tokenizers.
+TOKEN_TYPES = "tokenizer.ggml.token_type_count"
 LINEARS: Mapping[str, str] = {
     "q": "attn_q",
     "k": "attn_k",
@@ -43,6 +51,10 @@ LINEARS: Mapping[str, str] = {
     "shared.down": "ffn_down_shexp",
 }
 NORMS: Mapping[str, str] = {"attention_norm": "attn_norm", "mlp_norm": "ffn_norm"}
+POST_NORMS: Mapping[str, str] = {
+    "attention_sum_norm": "attn_output_norm",
+    "mlp_sum_norm": "layer_output_norm",
+}
 
 
 def turned_share(fields: Fields, arch: str, config: Mapping[str, object]) -> float:

@@ -4,10 +4,23 @@ biases. Its configs have GPT-2's names for sizes, and BERT's since Transformers 
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from paredown.errors import UnsupportedError
 from paredown.models.families import bert
 from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields
+from paredown.models.families.gguf_rows import (
+    ENCODER_KEYS,
+    LINEARS,
+    POST_NORMS,
+    GGUFRows,
+    Metadata,
+    check_whole_turns,
+)
+from paredown.models.families.gguf_rows import (
+    TOKEN_TYPES as TYPE_COUNT,
+)
 from paredown.models.families.rotary import read_rotary
 from paredown.spec.mlp import Activation, Mlp
 from paredown.spec.model import ModelSpec
@@ -89,6 +102,20 @@ def _max_positions(fields: Fields, asked: int) -> int:
     return min(asked, trained) if grows and trained is not None else asked
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    fields.must_be("nomic-bert.attention.causal", False)
+    fields.must_be("nomic-bert.attention.head_count_kv", config["num_attention_heads"])
+    check_whole_turns(fields, "nomic-bert", config)
+    return {"hidden_act": "silu", "type_vocab_size": fields.integer(TYPE_COUNT, 1)}
+
+
+def _gguf_from_spec(spec: ModelSpec) -> Metadata:
+    return {
+        "nomic-bert.attention.causal": False,
+        TYPE_COUNT: np.uint32(spec.embedding.num_token_types),
+    }
+
+
 NOMIC_BERT = Family(
     model_type="nomic_bert",
     read_spec=read_spec,
@@ -117,4 +144,13 @@ NOMIC_BERT = Family(
         "num_token_types": "type_vocab_size",
     },
     ignorable=(*bert.IGNORABLE, r"(.*\.)?rotary_emb\.inv_freq"),
+    gguf=GGUFRows(
+        architecture="nomic-bert",
+        class_name="NomicBertModel",
+        keys=ENCODER_KEYS,
+        linears={**LINEARS, **dict.fromkeys(QKV_ROLES, "attn_qkv")},
+        norms=POST_NORMS,
+        more_config=_config_from_gguf,
+        more_metadata=_gguf_from_spec,
+    ),
 )

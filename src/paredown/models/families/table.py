@@ -5,7 +5,7 @@ from paredown.models.families.distilbert import DISTILBERT
 from paredown.models.families.family import Family
 from paredown.models.families.gemma import GEMMA
 from paredown.models.families.gemma2 import GEMMA2
-from paredown.models.families.gemma3 import GEMMA3
+from paredown.models.families.gemma3 import EMBEDDING_GEMMA, GEMMA3
 from paredown.models.families.gpt2 import GPT2
 from paredown.models.families.gpt_neox import GPT_NEOX
 from paredown.models.families.gpt_oss import GPT_OSS
@@ -31,6 +31,8 @@ from paredown.models.families.smollm3 import SMOLLM3
 from paredown.models.families.starcoder2 import STARCODER2
 from paredown.models.families.t5 import T5
 
+# Families whose models go by another architecture in GGUF files where they embed.
+OTHER_ARCHITECTURES: tuple[Family, ...] = (EMBEDDING_GEMMA,)
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,

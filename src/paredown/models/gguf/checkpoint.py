@@ -10,8 +10,10 @@ import numpy as np
 from paredown.errors import CheckpointError
 from paredown.formats.gguf.block_format import BlockFormat, Bytes
 from paredown.formats.tensor import StoredDType, StoredTensor
-from paredown.models.config import family_from_config, spec_from_config
-from paredown.models.gguf.config import config_from_metadata
+from paredown.models.config import spec_from_config
+from paredown.models.encoder_settings import EncoderSettings
+from paredown.models.gguf.config import config_from_metadata, family_of
+from paredown.models.gguf.head import find_gguf_head
 from paredown.models.gguf.names import (
     ALL_FACTORS,
     ROPE_FACTORS,
@@ -79,6 +81,7 @@ class GGUFModel:
     names: Names
     tensors: Mapping[str, StoredTensor]
     blocks: Mapping[str, BlockFormat]
+    settings: EncoderSettings | None
     notes: tuple[str, ...]
 
 
@@ -109,8 +112,10 @@ def open_gguf(path: Path) -> GGUFModel:
         raise _missing(file, "token_embd.weight")
     spec = spec_from_config(config)
     _check_factors(file, spec, factors)
-    family = family_from_config(config)
-    names = Names(family=family, prefix=family.prefixes[0])
+    family = family_of(file.metadata, str(path))
+    found = find_gguf_head(file.metadata, shapes, config, family, spec, str(path))
+    spec, head = found.spec, {role: role for role in found.tensors}
+    names = Names(family=family, prefix=family.prefixes[0], head=head)
     tensors = _check_tensors(file, spec, names)
     blocks = {tensor.our_name: file.places[tensor.name].block for tensor in tensors}
     return GGUFModel(
@@ -120,7 +125,9 @@ def open_gguf(path: Path) -> GGUFModel:
         names=names,
         tensors=GGUFTensors(file, tensors),
         blocks=blocks,
+        settings=found.settings,
         notes=(
+            *found.notes,
             *block_notes((place.block, place.shape) for place in file.places.values()),
             *tokenizer_notes(file.metadata),
         ),
@@ -148,9 +155,9 @@ def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFT
             )
         if len(shape) == 1:
             _check_float_vector(file, tensor.name)
-        elif not tensor.is_linear and place.block.is_quantized:
+        elif not (tensor.is_linear or tensor.is_of_head) and place.block.is_quantized:
             raise CheckpointError(
-                f"{file.path}: tensor {tensor.name!r} of a router must be floats",
+                f"{file.path}: tensor {tensor.name!r} must be floats",
                 seen=place.block.name,
                 remedy=_REMEDY,
             )

@@ -10,7 +10,7 @@ from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gguf_rows import GGUFRows
 from paredown.models.families.read_fields import ReadFields
-from paredown.models.families.table import FAMILIES
+from paredown.models.families.table import FAMILIES, OTHER_ARCHITECTURES
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.names import (
     EMBEDDING,
@@ -75,12 +75,19 @@ def _check_kind(fields: Fields) -> None:
         )
 
 
+def family_of(metadata: Mapping[str, Value], where: str) -> Family:
+    """Returns the family of a file's architecture, with the rows of that architecture. Raises
+    UnsupportedError for an unknown one."""
+    fields = Fields({key: plain_value(value) for key, value in metadata.items()}, where)
+    return _family_of(fields, fields.text(ARCHITECTURE))
+
+
 def _family_of(fields: Fields, arch: str) -> Family:
     """Returns the first family of that architecture, or the first with experts where the file has
     some."""
     known = {
         (one.gguf.architecture, one.gguf.has_experts): one
-        for one in reversed(FAMILIES.values())
+        for one in reversed((*FAMILIES.values(), *OTHER_ARCHITECTURES))
         if one.gguf
     }
     names = {name for name, _ in known}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,12 @@ import numpy.typing as npt
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.config import spec_from_config
 from paredown.models.families.gguf_rows import GGUFRows, Metadata
-from paredown.models.families.table import FAMILIES
+from paredown.models.families.table import FAMILIES, OTHER_ARCHITECTURES
 from paredown.models.gguf.config import ARCHITECTURE, config_from_metadata
+from paredown.models.gguf.head import POOLING, POOLINGS, RANK
 from paredown.models.gguf.names import (
     EMBEDDING,
+    HEADS,
     LONG_FACTORS,
     OUTPUT,
     ROPE_FACTORS,
@@ -28,9 +30,7 @@ from paredown.spec.model import ModelSpec
 def metadata_from_spec(spec: ModelSpec) -> Metadata:
     """Returns the metadata. Raises UnsupportedError for a model that llama.cpp's architectures
     cannot express: reading the metadata back must give the same model."""
-    rows = FAMILIES[spec.family].gguf
-    if rows is None:
-        raise _unsupported(f"the family {spec.family}")
+    rows = _rows(spec)
     if any(layer.has_experts != rows.has_experts for layer in spec.layers):
         raise _unsupported("experts in some layers alone")
     is_tied = spec.is_tied
@@ -43,10 +43,35 @@ def metadata_from_spec(spec: ModelSpec) -> Metadata:
         again = _read_back(spec, rows, metadata)
     except (CheckpointError, UnsupportedError) as error:
         raise _unsupported(f"{error.what} ({error.seen})") from error
-    different = next(_differences(spec, again, ""), None)
+    different = next(_differences(replace(spec, head=None), again, ""), None)
     if different is not None:
         raise _unsupported(different)
-    return metadata
+    return metadata | _head_metadata(spec, rows)
+
+
+def _rows(spec: ModelSpec) -> GGUFRows:
+    """Returns the rows of the architecture that the model goes by."""
+    others = [one.gguf for one in OTHER_ARCHITECTURES if one.model_type == spec.family]
+    rows = FAMILIES[spec.family].gguf
+    if others and not spec.is_causal:
+        rows = others[0]
+    if rows is None:
+        raise _unsupported(f"the family {spec.family}")
+    return rows
+
+
+def _head_metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
+    """Returns the pooling of an encoder, or of a classifier with llama.cpp's two layers. The names
+    of its labels are not known here."""
+    head, key = spec.head, f"{rows.architecture}.{POOLING}"
+    if head is None:
+        return {}
+    if head.kind == "classification" and len(head.steps) == len(HEADS["classification"]):
+        return {key: np.uint32(RANK)}
+    known = {(kind,): number for number, kind in POOLINGS.items()}
+    if head.kind != "embedding" or head.steps_by_role() or head.pooling not in known:
+        raise _unsupported(f"its head: {head.kind}, pooling {', '.join(head.pooling) or 'none'}")
+    return {key: np.uint32(known[head.pooling])}
 
 
 def factors_of(spec: ModelSpec) -> dict[str, npt.NDArray[np.float32]]:

@@ -15,6 +15,7 @@ from paredown.models.fused_rows import fused_rows
 from paredown.models.names import Names
 from paredown.models.roles import layer_vectors, model_vectors
 from paredown.spec.experts import expert_index, role_kind
+from paredown.spec.head import HeadKind
 from paredown.spec.model import ModelSpec
 from paredown.spec.roles import QKV_ROLES
 
@@ -22,7 +23,14 @@ T = TypeVar("T", bound=np.generic)
 
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
-FINAL_NORM = "output_norm"
+# The norms outside the layers, and the tables beside the embedding, by our roles.
+MODEL_NORMS = {"final_norm": "output_norm", "embedding_norm": "token_embd_norm"}
+TABLES = {"positions": "position_embd.weight", "token_types": "token_types.weight"}
+# The modules of a head's steps, by its kind.
+HEADS: Mapping[HeadKind, tuple[str, ...]] = {
+    "classification": ("cls", "cls.output"),
+    "embedding": ("dense_2", "dense_3"),
+}
 ROPE_FACTORS = "rope_freqs.weight"
 FUSED_QKV = "attn_qkv"
 # LongRoPE's factors, for texts within the original context and for longer ones.
@@ -61,8 +69,14 @@ class GGUFTensor:
 
     @property
     def is_linear(self) -> bool:
-        """Returns whether it is the weight of linear layers or a table, not a vector or router."""
-        return len(self.shape) > 1 and self.role not in ("router", "shared_gate")
+        """Returns whether it is the weight of linear layers or the embedding, which may be codes:
+        not a vector, a router, another table or a part of the head."""
+        is_float = self.role in ("router", "shared_gate", *TABLES) or self.is_of_head
+        return len(self.shape) > 1 and not is_float
+
+    @property
+    def is_of_head(self) -> bool:
+        return self.role.startswith("head.")
 
     def of_expert(self, index: int) -> "GGUFTensor":
         """Returns the part of one expert."""
@@ -82,9 +96,11 @@ def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
     yield _outside_layers(EMBEDDING, f"{names.embedding}.weight", "embedding", table)
     if spec.has_own_output:
         yield _outside_layers(OUTPUT, f"{names.output}.weight", "output", table)
+    yield from _tables(spec, names)
+    yield from _head_tensors(spec, names)
     for role, size in model_vectors(spec).items():
         yield GGUFTensor(
-            name=_suffixed(FINAL_NORM if role.startswith("final_norm.") else "output", role),
+            name=_suffixed(MODEL_NORMS.get(role.rsplit(".", 1)[0], "output"), role),
             our_name=vector_tensor(names, role, None),
             role=role,
             layer=None,
@@ -134,6 +150,28 @@ def folder_rows(tensor: GGUFTensor, rows: npt.NDArray[T]) -> npt.NDArray[T]:
 
 def _outside_layers(name: str, our_name: str, role: str, shape: tuple[int, ...]) -> GGUFTensor:
     return GGUFTensor(name=name, our_name=our_name, role=role, layer=None, shape=shape)
+
+
+def _tables(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
+    if spec.position_shape is not None:
+        our_name = f"{names.position_embedding}.weight"
+        yield _outside_layers(TABLES["positions"], our_name, "positions", spec.position_shape)
+    if spec.embedding.num_token_types:
+        our_name = f"{names.token_type_embedding}.weight"
+        shape = (spec.embedding.num_token_types, spec.hidden_size)
+        yield _outside_layers(TABLES["token_types"], our_name, "token_types", shape)
+
+
+def _head_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
+    if spec.head is None:
+        return
+    modules = HEADS.get(spec.head.kind, ())
+    shapes = spec.head.step_shapes(spec.hidden_size)
+    for role, our_name in names.head.items():
+        step, part = role.rsplit(".", 1)
+        shape = shapes[step] if part == "weight" else (shapes[step][0],)
+        module = modules[int(step.removeprefix("head."))]
+        yield _outside_layers(f"{module}.{part}", our_name, role, shape)
 
 
 def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTensor]:

@@ -10,12 +10,14 @@ from paredown.models.families.fields import Fields
 
 BOS, EOS, EOT, EOM = (f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "eot", "eom"))
 UNKNOWN = "tokenizer.ggml.unknown_token_id"
+# As llama.cpp spells it.
+SEPARATOR = "tokenizer.ggml.seperator_token_id"
 _FILL_KEYS = tuple(f"tokenizer.ggml.fim_{name}_token_id" for name in ("pad", "rep", "sep"))
 NORMAL, UNKNOWN_TYPE, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 # Default ids by kind of tokenizer, where the file names none.
 USUAL_IDS: dict[str, dict[str, int]] = {
     "llama": {BOS: 1, EOS: 2, UNKNOWN: 0},
-    "bert": {BOS: 101, UNKNOWN: 100},
+    "bert": {BOS: 101, UNKNOWN: 100, SEPARATOR: 102},
     "t5": {EOS: 1, UNKNOWN: 2},
 }
 END_TEXTS = frozenset(

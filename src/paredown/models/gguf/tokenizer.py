@@ -20,6 +20,7 @@ from paredown.models.gguf.special_tokens import (
     CONTROL,
     EOS,
     NORMAL,
+    SEPARATOR,
     UNKNOWN,
     UNKNOWN_TYPE,
     USER_DEFINED,
@@ -74,6 +75,10 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
             if name == "bos":
                 numbered["bos_token_id"] = found
     numbered["eos_token_id"] = end_ids(tokens, fields)
+    if fields.text(MODEL) == "bert" and fields.config.get(SEPARATOR) is not None:
+        # llama.cpp puts these around every text.
+        config["eos_token"] = tokens[token_id(fields, SEPARATOR, len(tokens))]
+        config["add_eos_token"] = True
     config["add_bos_token"] = fields.flag(ADD_BOS, _adds_bos(fields))
     if fields.flag(ADD_EOS, fields.text(MODEL) == "t5"):
         config["add_eos_token"] = True
@@ -129,7 +134,8 @@ def _tokenizer(
     elif kind == "llama":
         parts = _sentence_piece(metadata, tokens, fields)
     elif kind == "bert":
-        parts = word_piece(tokens, _unknown(tokens, fields), fields)
+        ends = (token_id(fields, BOS, len(tokens)), token_id(fields, SEPARATOR, len(tokens)))
+        parts = word_piece(tokens, _unknown(tokens, fields), ends, fields)
     elif kind == "t5":
         scores = _numbers(metadata, SCORES, fields.where, len(tokens), 0.0).tolist()
         unknown_id = token_id(fields, UNKNOWN, len(tokens))

@@ -5,7 +5,7 @@ In the file, SPACE marks tokens that begin a word; tokens that continue one are 
 does the opposite and marks those that continue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paredown.models.families.fields import Fields
 
@@ -19,8 +19,11 @@ _LOWERCASE, _STRIP_ACCENTS = (
 _MAX_WORD_CHARACTERS = 1 << 20
 
 
-def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str, object]:
-    """Returns the parts. `unknown` is the token for words that cannot be put together."""
+def word_piece(
+    tokens: Sequence[str], unknown: str, ends: tuple[int, int], fields: Fields
+) -> dict[str, object]:
+    """Returns the parts. `unknown` is the token for words that cannot be put together, and `ends`
+    are the tokens before a text and behind it."""
     vocabulary = {_library_token(token): place for place, token in enumerate(tokens)}
     # Whatever its form, this token is never a piece of a word.
     vocabulary[unknown] = vocabulary.pop(_library_token(unknown))
@@ -43,7 +46,7 @@ def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str,
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": None,
+        "post_processor": _around(tokens, ends),
         "decoder": {"type": "WordPiece", "prefix": _GOES_ON, "cleanup": True},
         "model": {
             "type": "WordPiece",
@@ -52,6 +55,26 @@ def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str,
             "max_input_chars_per_word": _MAX_WORD_CHARACTERS,
             "vocab": vocabulary,
         },
+    }
+
+
+def _around(tokens: Sequence[str], ends: tuple[int, int]) -> dict[str, object]:
+    """Returns the post-processor of BERT: [CLS] text [SEP], and for a pair [CLS] first [SEP] second
+    [SEP], whose second part has type 1."""
+    first, last = ({"id": tokens[one], "ids": [one], "tokens": [tokens[one]]} for one in ends)
+
+    def token(one: Mapping[str, object], kind: int) -> dict[str, object]:
+        return {"SpecialToken": {"id": one["id"], "type_id": kind}}
+
+    def text(name: str, kind: int) -> dict[str, object]:
+        return {"Sequence": {"id": name, "type_id": kind}}
+
+    single = [token(first, 0), text("A", 0), token(last, 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, text("B", 1), token(last, 1)],
+        "special_tokens": {str(one["id"]): one for one in (first, last)},
     }
 
 

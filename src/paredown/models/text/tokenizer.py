@@ -136,8 +136,7 @@ class Tokenizer:
 
     @cached_property
     def pair_form(self) -> PairForm:
-        """Returns what stands around and between two texts. Raises RequestError for a tokenizer
-        that is confined to a process of its own."""
+        """Returns what stands around and between two texts. Raises RequestError."""
         return PairForm.of_encoded(*self._library.encode_pair("a", "a"))
 
     @property

@@ -37,6 +37,7 @@ from paredown.models.text.tokenizer_program import (
     DECODE_ALL,
     ENCODE,
     ID_TYPE,
+    PAIR,
     SURROUND,
 )
 from paredown.units import GIBI
@@ -183,14 +184,11 @@ class TokenizerLibrary:
 
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int], list[int | None]]:
         """Returns the ids of two texts in one with those that the post-processor adds, the segment
-        of each id, and the text that it belongs to (0, 1 or None). Raises RequestError, and for a
-        tokenizer that is confined to a process of its own."""
+        of each id, and the text that it belongs to (0, 1 or None). Raises RequestError."""
         if not self._encodes_here:
-            raise RequestError(
-                "this tokenizer does not encode pairs of texts",
-                seen=f"{self._where}: its expressions may take time without end",
-                remedy="Use a model with one of the usual tokenizers.",
-            )
+            request = PAIR + json.dumps([first, second]).encode()
+            ids, types, owners = json.loads(self._ask(request, _encode_cpu_s(first + second)))
+            return ids, types, owners
         try:
             whole = self._library.encode(first, second, add_special_tokens=True)
         except BaseException as error:

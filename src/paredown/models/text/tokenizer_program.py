@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tokenizers
 
-ENCODE, DECODE, DECODE_ALL, SURROUND = b"e", b"d", b"a", b"s"
+ENCODE, DECODE, DECODE_ALL, SURROUND, PAIR = b"e", b"d", b"a", b"s", b"p"
 # The array type of token ids, in both directions.
 ID_TYPE = "I"
 
@@ -29,6 +29,10 @@ def make_tokenizer(setup: bytes) -> Callable[[bytes], bytes]:
         if kind == SURROUND:
             whole = library.encode(rest.decode(), add_special_tokens=True)
             return json.dumps([whole.ids, whole.special_tokens_mask]).encode()
+        if kind == PAIR:
+            first, second = json.loads(rest)
+            whole = library.encode(first, second, add_special_tokens=True)
+            return json.dumps([whole.ids, whole.type_ids, whole.sequence_ids]).encode()
         ids = array.array(ID_TYPE, rest).tolist()
         text: str = library.decode(ids, skip_special_tokens=kind == DECODE)
         return text.encode()
