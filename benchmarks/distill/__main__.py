@@ -1,10 +1,15 @@
 """Measures what training brings, on the built-in model or on SmolLM2.
 
     python -m benchmarks.distill students codes [--model FOLDER] [--tokens N] [--json OUT]
+    python -m benchmarks.distill codes --model FOLDER --recipes qad-int3-g64-20m
+    python -m benchmarks.distill own-texts reward throughput
     python -m benchmarks.distill black-box --teacher FILE --model FOLDER --examples 300
 
 students   students of one shape, each taught by one method for equal numbers of tokens
 codes      codes of 2 and 3 bits: GPTQ, then scales alone, QAD and QAT for equal numbers of tokens
+own-texts  MiniLLM beside the student that it starts from, on the texts that they write
+reward     a reward alone and after cross-entropy: answers that end in a full stop
+throughput training beside Transformers' Trainer, in turns
 black-box  a teacher behind our server expands the seed tasks of Self-Instruct for a student
 
 Texts are those of the classic books under PAREDOWN_DATA: trained on the training split, measured on
@@ -22,6 +27,8 @@ from rich.table import Table
 
 from benchmarks.distill.black_box import BlackBox, measure_black_box
 from benchmarks.distill.codes import FORMATS, measure_codes, recipes_of
+from benchmarks.distill.own_texts import OwnTexts, measure_own_texts, show_own_texts
+from benchmarks.distill.reward import RewardRun, measure_reward, show_reward
 from benchmarks.distill.students import (
     AFTER_SOFT_LABEL,
     METHODS,
@@ -29,13 +36,14 @@ from benchmarks.distill.students import (
     Lessons,
     measure_students,
 )
+from benchmarks.distill.throughput import measure_throughput, show_throughput
 from benchmarks.kept_models import KeptModels, kept_models
 from paredown.evaluate.texts.text import DATA_VARIABLE
 from paredown.kernels.probe import processor_name
 from paredown.models.resolve import resolve_model
 from paredown.spec.device import Device
 
-PARTS = ("students", "codes", "black-box")
+PARTS = ("students", "codes", "own-texts", "reward", "throughput", "black-box")
 
 
 def main() -> None:
@@ -48,6 +56,12 @@ def main() -> None:
     )
     parser.add_argument("--batch-tokens", type=int, default=4096, help="of a step of students")
     parser.add_argument("--formats", nargs="+", default=list(FORMATS))
+    parser.add_argument("--recipes", nargs="+", help="of codes, instead of those of the formats")
+    parser.add_argument("--learning-rate", type=float, default=1e-4, help="of reward")
+    parser.add_argument("--kl-weight", type=float, default=0.05, help="of reward")
+    parser.add_argument("--warm-share", type=float, default=0.2, help="of reward, cross-entropy")
+    parser.add_argument("--steps", type=int, default=3, help="of throughput, the first apart")
+    parser.add_argument("--rounds", type=int, default=3, help="of throughput")
     parser.add_argument("--tokens", type=int, default=300_000, help="to train on")
     parser.add_argument("--text-tokens", type=int, default=16_384, help="to measure on")
     parser.add_argument("--train-device", choices=get_args(Device), default="cpu")
@@ -76,24 +90,50 @@ def main() -> None:
 
 def run(part: str, models: KeptModels, args: argparse.Namespace) -> dict[str, Any]:
     if part == "students":
-        lessons = Lessons(
-            teacher=args.model,
-            student=args.student,
-            num_tokens=args.tokens,
-            num_text_tokens=args.text_tokens,
-            batch_tokens=args.batch_tokens,
-            train_device=args.train_device,
-        )
-        found = measure_students(lessons, args.methods, models)
+        found = measure_students(lessons_of(args), args.methods, models)
         show_students(found)
+    elif part == "own-texts":
+        found = measure_own_texts(lessons_of(args), OwnTexts(), models)
+        show_own_texts(found)
+    elif part == "reward":
+        found = measure_reward(reward_of(args), models)
+        show_reward(found)
+    elif part == "throughput":
+        found = measure_throughput(
+            resolve_model(args.model), args.batch_tokens, args.steps, args.rounds
+        )
+        show_throughput(found)
     elif part == "black-box":
         found = measure_black_box(black_box_of(args), models.path)
         Console().print_json(data=found)
     else:
-        recipes = [one for form in args.formats for one in recipes_of(form, args.tokens)]
+        recipes = args.recipes
+        if recipes is None:
+            recipes = [one for form in args.formats for one in recipes_of(form, args.tokens)]
         found = measure_codes(args.model, recipes, args.text_tokens, models, args.train_device)
         show_codes(found)
     return found
+
+
+def lessons_of(args: argparse.Namespace) -> Lessons:
+    return Lessons(
+        teacher=args.model,
+        student=args.student,
+        num_tokens=args.tokens,
+        num_text_tokens=args.text_tokens,
+        batch_tokens=args.batch_tokens,
+        train_device=args.train_device,
+    )
+
+
+def reward_of(args: argparse.Namespace) -> RewardRun:
+    return RewardRun(
+        model=args.model,
+        num_tokens=args.tokens,
+        learning_rate=args.learning_rate,
+        kl_weight=args.kl_weight,
+        warm_share=args.warm_share,
+    )
 
 
 def black_box_of(args: argparse.Namespace) -> BlackBox:

@@ -8,9 +8,8 @@ from typing import Any
 from benchmarks.kept_models import KeptModels
 from paredown.compress.changed_recipe import with_train_device
 from paredown.compress.recipe import Recipe
-from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
-from paredown.jobs.compress import compress_and_verify
+from paredown.jobs.compress import as_recipe, compress_and_verify
 from paredown.jobs.verify_config import VerifyConfig
 from paredown.spec.device import Device
 
@@ -38,7 +37,8 @@ def measure_codes(
     models: KeptModels,
     train_device: Device,
 ) -> dict[str, dict[str, Any]]:
-    """Returns the figures of each recipe, which are measured by the executor that serves."""
+    """Returns the figures of each recipe, a name or a YAML file, which are measured by the executor
+    that serves."""
     found = {}
     for recipe in recipes:
 
@@ -47,7 +47,7 @@ def measure_codes(
             made = compress_and_verify(
                 model,
                 path,
-                on_device(find_recipe(recipe), train_device),
+                on_device(as_recipe(recipe), train_device),
                 calibration=CalibrationConfig(num_samples=64),
                 verify=VerifyConfig(num_tokens=num_text_tokens),
                 overwrite=True,
@@ -62,6 +62,6 @@ def measure_codes(
                 "notes": list(made.written.notes),
             }
 
-        found[recipe] = models.figures(recipe, make)
+        found[recipe] = models.figures(Path(recipe).name, make)
         print(f"{recipe}: {found[recipe]}", file=sys.stderr)
     return found
