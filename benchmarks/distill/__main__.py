@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.distill.black_box import BlackBox, measure_black_box
-from benchmarks.distill.codes import FORMATS, measure_codes, recipes_of
+from benchmarks.distill.codes import FORMATS, Codes, measure_codes, recipes_of
 from benchmarks.distill.own_texts import OwnTexts, measure_own_texts, show_own_texts
 from benchmarks.distill.reward import RewardRun, measure_reward, show_reward
 from benchmarks.distill.students import (
@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=4096, help="of a step of students")
     parser.add_argument("--formats", nargs="+", default=list(FORMATS))
     parser.add_argument("--recipes", nargs="+", help="of codes, instead of those of the formats")
+    parser.add_argument("--windows", type=int, default=64, help="that codes are calibrated on")
     parser.add_argument("--learning-rate", type=float, default=1e-4, help="of reward")
     parser.add_argument("--kl-weight", type=float, default=0.05, help="of reward")
     parser.add_argument("--warm-share", type=float, default=0.2, help="of reward, cross-entropy")
@@ -79,6 +80,7 @@ def main() -> None:
         "text_tokens": args.text_tokens,
         "batch_tokens": args.batch_tokens,
         "train_device": args.train_device,
+        "windows": args.windows,
     }
     with kept_models(args.folder, settings) as models:
         for part in args.parts:
@@ -110,7 +112,13 @@ def run(part: str, models: KeptModels, args: argparse.Namespace) -> dict[str, An
         recipes = args.recipes
         if recipes is None:
             recipes = [one for form in args.formats for one in recipes_of(form, args.tokens)]
-        found = measure_codes(args.model, recipes, args.text_tokens, models, args.train_device)
+        codes = Codes(
+            model=args.model,
+            num_windows=args.windows,
+            num_text_tokens=args.text_tokens,
+            train_device=args.train_device,
+        )
+        found = measure_codes(codes, recipes, models)
         show_codes(found)
     return found
 
@@ -168,7 +176,7 @@ def show_students(found: dict[str, Any]) -> None:
 
 
 def show_codes(found: dict[str, Any]) -> None:
-    table = Table("recipe", "KL", "perplexity", "top-1", "seconds")
+    table = Table("recipe", "KL", "perplexity", "top-1", "seconds", "tokens")
     for recipe, own in found.items():
         table.add_row(
             recipe,
@@ -176,6 +184,7 @@ def show_codes(found: dict[str, Any]) -> None:
             f"{own['perplexity']:.2f}",
             f"{own['top1_agreement']:.1%}",
             f"{own['seconds']:.0f}",
+            f"{own['num_tokens']:,}" if "num_tokens" in own else "",
         )
     Console().print(table)
 

@@ -1,5 +1,6 @@
 """What the measurements of distillation make of texts, samples and times."""
 
+import lzma
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from benchmarks.distill import held_out_prompts, own_texts
 from benchmarks.distill.held_out_prompts import one_pass
 from benchmarks.distill.own_texts import OwnTexts, own_reverse_kl
 from benchmarks.distill.reward import RewardRun, ends_in_full_stop, measured, sentences
-from benchmarks.distill.throughput import NAMES, OURS, rate_of, summed_up
+from benchmarks.distill.throughput import NAMES, OURS, ours, rate_of, summed_up, trainer
 from drivers.shared_data import VARIABLE
 from fakes.small_tokenizers import byte_level
 from fakes.tiny_models import make_model
@@ -31,6 +32,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     books = tmp_path / "text" / "classic-books"
     books.mkdir(parents=True)
     (books / "test.txt").write_text(TEXT)
+    (books / "train.txt.xz").write_bytes(lzma.compress(TEXT.encode()))
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     return tmp_path
 
@@ -87,3 +89,19 @@ def test_ratios_are_those_within_a_round() -> None:
     assert found[OURS]["tokens_per_s"] == 2.0
     assert found["trainer-rows"]["ours_over_it"] == 2.0
     assert found["trainer-rows"]["tokens_per_s"] == 2.0
+
+
+def test_ours_tells_when_each_step_ended(model: Path, data: Path, tmp_path: Path) -> None:
+    ends_s = ours(model, 1024, 2, tmp_path)
+    assert len(ends_s) == 2
+    assert 0 < ends_s[0] < ends_s[1]
+
+
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_the_trainer_tells_when_each_step_ended(
+    by_rows: bool, model: Path, data: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("accelerate")
+    ends_s = trainer(model, 1024, 2, tmp_path, by_rows=by_rows)
+    assert len(ends_s) == 2
+    assert ends_s[0] < ends_s[1]
