@@ -138,6 +138,7 @@ def reward_of(args: argparse.Namespace) -> RewardRun:
     return RewardRun(
         model=args.model,
         num_tokens=args.tokens,
+        batch_tokens=args.batch_tokens,
         learning_rate=args.learning_rate,
         kl_weight=args.kl_weight,
         warm_share=args.warm_share,

@@ -15,20 +15,18 @@ from benchmarks.kept_models import KeptModels
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import TrainStep
 from paredown.distill.quantized.train_config import quantized_train_config
-from paredown.distill.quantized.train_quantized import (
-    QuantizedTrainResult,
-    TrainedFrom,
-    train_quantized,
-)
+from paredown.distill.quantized.train_quantized import TrainedFrom, train_quantized
+from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
-from paredown.evaluate.verify.verification import Verification
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.jobs.compress import as_recipe, compress_and_verify
 from paredown.jobs.float_source import float_source
 from paredown.jobs.recipe_texts import recipe_texts
-from paredown.jobs.train_codes import training_note
-from paredown.jobs.verifier import Verifier
 from paredown.jobs.verify_config import VerifyConfig
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
 from paredown.spec.device import Device
 
 FORMATS = ("int2-g64", "int3-g64")
@@ -57,14 +55,17 @@ def recipes_of(form: str, num_tokens: int) -> list[str]:
 def measure_codes(
     codes: Codes, recipes: Sequence[str], models: KeptModels
 ) -> dict[str, dict[str, Any]]:
-    """Returns the figures of each recipe, a name or a YAML file, which are measured by the executor
-    that serves."""
-    found = {}
+    """Returns the figures of each recipe, a name or a YAML file. All are measured together by the
+    executor that serves, so that the original runs once."""
+    found: dict[str, dict[str, Any]] = {}
+    folders = []
     for named in recipes:
         run = _Run(codes=codes, recipe=as_recipe(named), models=models)
-        found[named] = run.figures(Path(named).name)
+        folder, found[named] = run.made(Path(named).name)
+        folders.append(folder)
         print(f"{named}: {found[named]}", file=sys.stderr)
-    return found
+    qualities = _qualities(codes, folders)
+    return {named: found[named] | own for named, own in zip(recipes, qualities, strict=True)}
 
 
 def without_training(recipe: Recipe) -> Recipe:
@@ -80,43 +81,33 @@ class _Run:
     recipe: Recipe
     models: KeptModels
 
-    def figures(self, name: str) -> dict[str, Any]:
+    def made(self, name: str) -> tuple[Path, dict[str, Any]]:
+        """Returns the recipe's folder, and what making it took."""
         start = without_training(self.recipe)
-        figures = self.models.figures(start.name, lambda path: self._quantize(start, path))
-        step = self.recipe.train_step
+        told = self.models.figures(start.name, lambda path: self._quantize(start, path))
+        place, step = self.models.model(start.name), self.recipe.train_step
         if step is None:
-            return figures
-        place = self.models.model(start.name)
-        return self.models.figures(name, lambda path: self._train(name, step, place, path))
+            return place, told
+        told = self.models.figures(name, lambda path: self._train(step, place, path))
+        return self.models.model(name), told
 
     def _quantize(self, start: Recipe, path: Path) -> dict[str, Any]:
-        began = time.perf_counter()
-        made = compress_and_verify(
-            self.codes.model,
-            path,
-            start,
-            calibration=CalibrationConfig(num_samples=self.codes.num_windows),
-            verify=VerifyConfig(num_tokens=self.codes.num_text_tokens),
-            overwrite=True,
+        began, used = time.perf_counter(), time.process_time()
+        calibration = CalibrationConfig(num_samples=self.codes.num_windows)
+        compress_and_verify(
+            self.codes.model, path, start, calibration=calibration, verify=None, overwrite=True
         )
-        assert made.verification is not None, made.not_verified
-        told = {"seconds": time.perf_counter() - began, "notes": list(made.written.notes)}
-        return _qualities(made.verification) | told
+        return {
+            "seconds": time.perf_counter() - began,
+            "processor_s": time.process_time() - used,
+        }
 
-    def _train(self, name: str, step: TrainStep, start: Path, path: Path) -> dict[str, Any]:
+    def _train(self, step: TrainStep, start: Path, path: Path) -> dict[str, Any]:
         with float_source(self.codes.model) as source:
             text = recipe_texts(source, [], CalibrationConfig(), None).training
             assert text is not None
-            rows = text(step)
-            measured = VerifyConfig(num_tokens=self.codes.num_text_tokens)
-            verifier = Verifier(source.original, name, measured.choose_text(source.original, None))
+            rows = text(step).rows
             used = time.process_time()
-
-            def finish(folder: Path, done: QuantizedTrainResult) -> None:
-                nonlocal used
-                used = time.process_time() - used
-                verifier(folder, (training_note(done, rows.source),))
-
             done = train_quantized(
                 TrainedFrom(
                     start=Checkpoint.open(start),
@@ -125,23 +116,29 @@ class _Run:
                 ),
                 path,
                 quantized_train_config(replace(step, device=self.codes.train_device)),
-                rows.rows,
+                rows,
                 overwrite=True,
-                finish=finish,
             )
-        assert verifier.verification is not None, verifier.skipped
-        return _qualities(verifier.verification) | {
+        return {
             "seconds": done.training.records[-1].elapsed_s,
-            "processor_s": used,
+            "processor_s": time.process_time() - used,
             "num_tokens": done.training.num_tokens,
             "moved_share": done.moved_share,
+            "losses": [record.loss for record in done.training.records],
         }
 
 
-def _qualities(verification: Verification) -> dict[str, Any]:
-    after = verification.compressed
-    return {
-        "kl": after.kl_divergence,
-        "perplexity": after.perplexity,
-        "top1_agreement": after.top1_agreement,
-    }
+def _qualities(codes: Codes, folders: Sequence[Path]) -> list[dict[str, Any]]:
+    original = Checkpoint.open(resolve_model(codes.model))
+    text = VerifyConfig(num_tokens=codes.num_text_tokens).choose_text(original, None)
+    options = RunOptions(num_pages=num_pages_for(text), threads=ThreadPlan.resolve(None))
+    executors = [load_executor(Checkpoint.open(folder), options) for folder in folders]
+    found, _ = measure_quality(executors, text, load_executor(original, options))
+    return [
+        {
+            "kl": own.kl_divergence,
+            "perplexity": own.perplexity,
+            "top1_agreement": own.top1_agreement,
+        }
+        for own in found
+    ]

@@ -6,6 +6,7 @@ the training split; students are measured on prompts of the test split.
 
 import json
 import os
+import random
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,12 @@ class RewardRun:
 
     model: str | None
     num_tokens: int
+    batch_tokens: int
     learning_rate: float
     kl_weight: float
     warm_share: float
-    num_prompts: int = 512
-    num_sentences: int = 8192
+    num_prompts: int = 256
+    num_sentences: int = 4096
     new_tokens: int = 40
 
 
@@ -64,8 +66,8 @@ def measure_reward(run: RewardRun, models: KeptModels) -> dict[str, Any]:
     source = resolve_model(run.model)
     models.path.mkdir(parents=True, exist_ok=True)
     texts = {
-        name: _write_sentences(source, run, text, models.path / f"{name}.jsonl")
-        for name, text in (("train", TRAIN_TEXT), ("test", DATA_TEXT))
+        "train": _write_sentences(source, run, TRAIN_TEXT, models.path / "train.jsonl"),
+        "test": _write_sentences(source, run, DATA_TEXT, models.path / "test.jsonl"),
     }
     found = {"as it starts": measured(source, source, run, texts["test"])}
     for name, warm_share in (("reward", 0.0), ("cross-entropy, reward", run.warm_share)):
@@ -88,6 +90,7 @@ def _config(run: RewardRun, data: Path, student: str, warm_share: float) -> Dist
     return DistillConfig(
         train=TrainConfig(
             num_tokens=run.num_tokens,
+            batch_tokens=run.batch_tokens,
             learning_rate=run.learning_rate,
             final_learning_rate=run.learning_rate / 10,
         ),
@@ -133,13 +136,16 @@ def _write_sentences(model: Path, run: RewardRun, text: Path, output: Path) -> P
     if data is None:
         raise SystemExit(f"Set {DATA_VARIABLE} for the sentences.")
     tokenizer = Tokenizer.open(model)
-    lines = []
-    for prompt, completion in sentences(read_beginning(Path(data) / text)):
-        if len(tokenizer.encode(completion)) < run.new_tokens:
-            lines.append(json.dumps({"prompt": prompt, "completion": completion}))
-        if len(lines) == run.num_sentences:
-            break
-    output.write_text("".join(f"{line}\n" for line in lines))
+    found = sentences(read_beginning(Path(data) / text))
+    # From all over the text, and more than are wanted, since some are too long.
+    found = found[:: max(1, len(found) // (2 * run.num_sentences))]
+    lines = [
+        json.dumps({"prompt": prompt, "completion": completion})
+        for prompt, completion in found
+        if len(tokenizer.encode(completion)) < run.new_tokens
+    ]
+    random.Random(0).shuffle(lines)
+    output.write_text("".join(f"{line}\n" for line in lines[: run.num_sentences]))
     return output
 
 

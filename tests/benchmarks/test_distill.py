@@ -7,13 +7,16 @@ import pytest
 import torch
 
 from benchmarks.distill import held_out_prompts, own_texts
+from benchmarks.distill.codes import Codes, measure_codes, without_training
 from benchmarks.distill.held_out_prompts import one_pass
 from benchmarks.distill.own_texts import OwnTexts, own_reverse_kl
 from benchmarks.distill.reward import RewardRun, ends_in_full_stop, measured, sentences
 from benchmarks.distill.throughput import NAMES, OURS, ours, rate_of, summed_up, trainer
+from benchmarks.kept_models import KeptModels
 from drivers.shared_data import VARIABLE
 from fakes.small_tokenizers import byte_level
 from fakes.tiny_models import make_model
+from paredown.compress.recipe_names import find_recipe
 
 TEXT = "the cat sat on the mat, and the dog lay on the rug. " * 200
 TEXTS = OwnTexts(num_prompts=4, prompt_tokens=8, new_tokens=6)
@@ -72,7 +75,13 @@ def test_a_student_is_measured_on_the_prompts_that_are_given(model: Path, tmp_pa
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"prompt": "{c}", "completion": "b."}}\n' for c in "uvwxyz"))
     run = RewardRun(
-        model=None, num_tokens=1, learning_rate=1, kl_weight=0, warm_share=0, num_prompts=5
+        model=None,
+        num_tokens=1,
+        batch_tokens=1,
+        learning_rate=1,
+        kl_weight=0,
+        warm_share=0,
+        num_prompts=5,
     )
     found = measured(model, model, run, texts)
     assert found["share"] in [count / 5 for count in range(6)]
@@ -105,3 +114,25 @@ def test_the_trainer_tells_when_each_step_ended(
     ends_s = trainer(model, 1024, 2, tmp_path, by_rows=by_rows)
     assert len(ends_s) == 2
     assert ends_s[0] < ends_s[1]
+
+
+def test_what_is_quantized_alike_begins_with_the_same_folder() -> None:
+    names = ("gptq-int3-g64", "gptq-int3-g64-scales-5m", "qad-int3-g64", "gptq-int4-g64")
+    starts = [without_training(find_recipe(name)).name for name in names]
+    assert starts[0] == starts[1] == starts[2] != starts[3]
+
+
+def test_codes_are_quantized_once_and_measured_together(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    codes = Codes(model=str(model), num_windows=4, num_text_tokens=64, train_device="cpu")
+    models = KeptModels(path=tmp_path / "models")
+    found = measure_codes(codes, ["int4-g32", "qad-rtn-int4-g32-2048"], models)
+    assert [path.name for path in models.path.glob("quantized-*") if path.is_dir()] == [
+        without_training(find_recipe("int4-g32")).name
+    ]
+    before, after = found.values()
+    assert 0 < before["kl"] < 1
+    assert 0 < after["kl"] < 1
+    assert after["num_tokens"] == 2048
+    assert len(after["losses"]) == 2
