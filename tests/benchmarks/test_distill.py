@@ -10,7 +10,13 @@ from benchmarks.distill import held_out_prompts, own_texts
 from benchmarks.distill.codes import Codes, measure_codes, without_training
 from benchmarks.distill.held_out_prompts import one_pass
 from benchmarks.distill.own_texts import OwnTexts, own_reverse_kl
-from benchmarks.distill.reward import RewardRun, ends_in_full_stop, measured, sentences
+from benchmarks.distill.reward import (
+    RewardRun,
+    ends_in_full_stop,
+    measure_reward,
+    measured,
+    sentences,
+)
 from benchmarks.distill.throughput import NAMES, OURS, ours, rate_of, summed_up, trainer
 from benchmarks.kept_models import KeptModels
 from drivers.shared_data import VARIABLE
@@ -18,7 +24,8 @@ from fakes.small_tokenizers import byte_level
 from fakes.tiny_models import make_model
 from paredown.compress.recipe_names import find_recipe
 
-TEXT = "the cat sat on the mat, and the dog lay on the rug. " * 200
+WORDS = "the cat sat on the mat and the dog lay on the rug"
+TEXT = "".join(f"{WORDS} {number}. " for number in range(200))
 TEXTS = OwnTexts(num_prompts=4, prompt_tokens=8, new_tokens=6)
 
 
@@ -71,18 +78,37 @@ def test_sentences_go_on_after_their_first_words() -> None:
     assert sentences(text) == [(" ".join(words[:12]), " 12 13.")] * 2
 
 
+def reward_run(model: Path, num_prompts: int) -> RewardRun:
+    return RewardRun(
+        model=str(model),
+        num_tokens=4 * 72 * 4,
+        batch_tokens=4 * 72,
+        learning_rate=1e-3,
+        kl_weight=0.1,
+        warm_share=0.5,
+        num_prompts=num_prompts,
+        num_sentences=20,
+    )
+
+
+def test_a_reward_is_learned_alone_and_after_cross_entropy(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    found = measure_reward(reward_run(model, 6), KeptModels(path=tmp_path / "models"))
+    assert list(found) == ["as it starts", "reward", "cross-entropy, reward"]
+    assert found["as it starts"]["kl_a_token"] < found["reward"]["kl_a_token"]
+    (alone,), (warmed,) = (
+        [note for note in found[name]["notes"] if "steps with rewards" in note]
+        for name in ("reward", "cross-entropy, reward")
+    )
+    assert "of 4 steps with rewards" in alone
+    assert "of 2 steps with rewards" in warmed
+
+
 def test_a_student_is_measured_on_the_prompts_that_are_given(model: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"prompt": "{c}", "completion": "b."}}\n' for c in "uvwxyz"))
-    run = RewardRun(
-        model=None,
-        num_tokens=1,
-        batch_tokens=1,
-        learning_rate=1,
-        kl_weight=0,
-        warm_share=0,
-        num_prompts=5,
-    )
+    run = reward_run(model, num_prompts=5)
     found = measured(model, model, run, texts)
     assert found["share"] in [count / 5 for count in range(6)]
     assert found["kl_a_token"] == pytest.approx(0.0, abs=0.01)
