@@ -1,4 +1,4 @@
-"""What the measurements of distillation make of texts, samples and times."""
+"""Texts, samples and times that the measurements of distillation use."""
 
 import lzma
 from pathlib import Path
