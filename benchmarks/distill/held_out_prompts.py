@@ -6,6 +6,7 @@ from pathlib import Path
 from paredown.distill.arithmetic import choose_arithmetic
 from paredown.distill.on_policy.prompts import Prompts
 from paredown.distill.on_policy.sampling import Sampling
+from paredown.distill.rows import Rows
 from paredown.evaluate.texts.text import DATA_TEXT, DATA_VARIABLE
 from paredown.evaluate.texts.training_text import TrainingTextConfig
 from paredown.jobs.training_rows import training_rows
@@ -29,6 +30,7 @@ def held_out_prompts(model: Path, num_prompts: int, num_tokens: int) -> Prompts:
         window_tokens=_WINDOW_TOKENS,
     )
     rows = training_rows(Checkpoint.open(model), text, None).rows
+    assert isinstance(rows, Rows), "only encoders learn from other rows"
     return Prompts.of_rows(rows, num_tokens)
 
 

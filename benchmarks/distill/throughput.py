@@ -21,6 +21,7 @@ from rich.table import Table
 from paredown.distill.arithmetic import choose_arithmetic
 from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.distill.distill import DistillConfig
+from paredown.distill.rows import Rows
 from paredown.distill.train_config import TrainConfig
 from paredown.evaluate.texts.training_text import TrainingTextConfig
 from paredown.jobs.distill import distill_and_verify
@@ -102,8 +103,9 @@ def trainer(
     from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
     text = TrainingTextConfig(num_tokens=num_steps * batch_tokens, window_tokens=_ROW_TOKENS)
-    tokens_NT = training_rows(Checkpoint.open(model), text, None).rows.tokens_NT
-    rows = [{"input_ids": ids.tolist(), "labels": ids.tolist()} for ids in tokens_NT]
+    text_rows = training_rows(Checkpoint.open(model), text, None).rows
+    assert isinstance(text_rows, Rows), "only encoders learn from other rows"
+    rows = [{"input_ids": ids.tolist(), "labels": ids.tolist()} for ids in text_rows.tokens_NT]
     ends_s: list[float] = []
 
     class Watch(TrainerCallback):
