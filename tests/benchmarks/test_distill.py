@@ -81,13 +81,14 @@ def test_sentences_go_on_after_their_first_words() -> None:
 def reward_run(model: Path, num_prompts: int) -> RewardRun:
     return RewardRun(
         model=str(model),
-        num_tokens=4 * 72 * 4,
-        batch_tokens=4 * 72,
+        num_tokens=4 * 44 * 4,
+        batch_tokens=4 * 44,
         learning_rate=1e-3,
         kl_weight=0.1,
         warm_share=0.5,
         num_prompts=num_prompts,
         num_sentences=20,
+        new_tokens=12,
     )
 
 
