@@ -30,9 +30,9 @@ class LabelledText:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderRows:
-    """Implements BatchRows. `texts_NT` numbers the text of each token of a row; what a row does not
-    use is a text of its own. `is_first_NT` marks the first token of each real text, where
-    `labels_NT` has its label."""
+    """Implements BatchRows. `texts_NT` numbers the text of each token of a row; each token that a
+    row does not use is a text of its own, at position 0. `is_first_NT` marks the first token of
+    each real text, where `labels_NT` has its label."""
 
     tokens_NT: npt.NDArray[np.int64]
     texts_NT: npt.NDArray[np.int32]
@@ -115,4 +115,5 @@ class EncoderRows:
             if text.label is not None:
                 self.labels_NT[row, start] = text.label
             start += len(text.token_ids)
-        self.texts_NT[row, start:] = len(texts)
+        num_unused = self.num_tokens - start
+        self.texts_NT[row, start:] = len(texts) + np.arange(num_unused)

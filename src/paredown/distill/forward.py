@@ -46,7 +46,7 @@ def embed_batch(decoder: Decoder, batch: Batch) -> Tensor:
     """Returns the input of the first layer, [B, T, D]."""
     texts_BT = batch.texts_BT
     positions_BT = None if texts_BT is None else text_positions(texts_BT)
-    x_BTD = decoder.embed(batch.inputs_BT, positions_BT)
+    x_BTD = decoder.embed(batch.inputs_BT, positions_BT, batch.types_BT)
     return x_BTD.to(decoder.sum_dtype)
 
 

@@ -14,7 +14,7 @@ def encoder_texts(model: Checkpoint, config: TrainingDataConfig, num_tokens: int
     config's files, else the classic books' sentences, else random tokens. Raises what
     `encoder_data` and `read_examples` raise."""
     tokenizer = Tokenizer.open(model.path)
-    most = min(MAX_TEXT_TOKENS, config.row_tokens)
+    most = min(MAX_TEXT_TOKENS, config.row_tokens, model.spec.max_positions)
     whole = WholeText(tokenizer=tokenizer, max_tokens=most)
     paths = config.paths or tuple(training_texts())
     if not paths:

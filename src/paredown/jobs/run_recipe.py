@@ -192,7 +192,8 @@ class _Run:
                 text.rows,
                 on_progress=self.reporter(number),
             )
-            return (recovery_note(done, text.source),)
+            measure = "KL" if source.spec.generates else "loss"
+            return (recovery_note(done, text.source, measure),)
 
         return self._stages.make(f"{number}-recover", make)
 
@@ -209,12 +210,13 @@ def _fingerprint(staged: StagedRecipe, texts: RecipeTexts) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def recovery_note(done: RecoverResult, text: str) -> str:
-    """Says on what and how long a recovery trained, and how far its loss fell."""
+def recovery_note(done: RecoverResult, text: str, measure: str = "KL") -> str:
+    """Says on what and how long a recovery trained, and how far its loss fell; `measure` names the
+    loss."""
     training = done.training
     first = training.records[0].loss
     return (
         f"recovered on {training.num_tokens:,} tokens of {text} in "
         f"{training.records[-1].elapsed_s:.0f} s: "
-        f"KL on the training text from {first:.4f} to {training.final_loss:.4f}"
+        f"{measure} on the training text from {first:.4f} to {training.final_loss:.4f}"
     )
