@@ -16,9 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.activation_range import ActivationRange
 from paredown.compress.activations import ActivationGrid, StaticScale, parse_grid, round_activations
-from paredown.compress.fit_grid import RangeEstimator
+from paredown.compress.calibrate.activation_range import ActivationEstimator, ActivationRange
 from paredown.compress.quantize.kv_cache import (
     KV_GRID_DTYPES,
     KVRange,
@@ -49,7 +48,7 @@ DYNAMIC = (
     "fp8_e5m2-token",
 )
 STATIC = ("int8-tensor", "int8-tensor-asym", "fp8_e4m3-tensor")
-ESTIMATORS: tuple[RangeEstimator, ...] = ("minmax", "percentile", "mse")
+ESTIMATORS: tuple[ActivationEstimator, ...] = ("minmax", "percentile", "mse")
 
 
 def main() -> None:

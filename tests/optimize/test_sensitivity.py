@@ -24,13 +24,12 @@ from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
+from paredown.optimize.point_rounding import POINT_NAMES, PointRounding, points
 from paredown.optimize.sensitivity import (
-    POINT_NAMES,
     SensitivityResult,
     measure_sensitivity,
     parse_format,
     parse_kinds,
-    points,
     recovered,
 )
 from paredown.optimize.sensitivity_plot import draw_sensitivity, write_report
@@ -48,9 +47,9 @@ def checkpoint(tmp_path_factory) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def result(checkpoint) -> SensitivityResult:
-    return measure_sensitivity(
-        checkpoint, random_text(), SPEC, ["layer", "role", "module"], RTN(), GRID
-    )
+    kinds = ["layer", "role", "module"]
+    rounding = PointRounding(grid=GRID)
+    return measure_sensitivity(checkpoint, random_text(), SPEC, kinds, RTN(), rounding)
 
 
 def rounded(checkpoint: Checkpoint, chosen) -> dict[str, torch.Tensor]:
@@ -114,12 +113,13 @@ def test_the_output_layer_is_a_part_where_it_is_asked_for(name: str, tmp_path) -
 
 def test_points_are_rounded_alone_and_left_out(checkpoint, result) -> None:
     table = result.activations
-    assert [row.name for row in table.rows] == [POINT_NAMES[point] for point in points()]
+    known = points(checkpoint.spec)
+    assert [row.name for row in table.rows] == [POINT_NAMES[point] for point in known]
     decoder = Decoder.from_checkpoint(checkpoint)
 
     for point in ("embedding", "scores", "mlp_sum", "logits"):
-        row = table.rows[points().index(point)]
-        for wanted, ours in (({point}, row.alone), (set(points()) - {point}, row.all_but)):
+        row = table.rows[known.index(point)]
+        for wanted, ours in (({point}, row.alone), (set(known) - {point}, row.all_but)):
             # The same through taps of the decoder's own, beside a plain one.
             tapped = Decoder.from_checkpoint(checkpoint)
             for place in (tapped, *tapped.layers):

@@ -12,6 +12,7 @@ from paredown.cli.verbs import (
     chat,
     doctor,
     eval,
+    eval_glue,
     eval_task,
     generate,
     mixed,
@@ -30,6 +31,8 @@ from paredown.evaluate.load.summary import LoadSummary, Percentiles
 from paredown.evaluate.quality.layer_error import LayerError
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.quality.task_quality import TaskQuality
+from paredown.evaluate.tasks.measure_glue import GlueResult
 from paredown.evaluate.tasks.self_instruct import SelfInstructResult
 from paredown.evaluate.verify.carried_verification import CarriedVerification
 from paredown.evaluate.verify.fingerprint import Fingerprint
@@ -135,13 +138,17 @@ PRINTED = {
     "convert": Document(
         functions=(ConvertedCheckpoint.as_json,), types=(ConvertResult, ConvertedCheckpoint)
     ),
-    "`paredown eval --task --json`": Document(
+    "`paredown eval --task selfinst --json`": Document(
         functions=(eval_task._as_json,),
         holds={
             "task": "text",
             "model": "SelfInstructResult",
             "reference": "SelfInstructResult or null",
         },
+    ),
+    "`paredown eval --task glue-... --json`": Document(
+        functions=(eval_glue._as_json,),
+        holds={"task": "text", "sets": "list of GlueResult"},
     ),
     "eval": Document(
         whole=Measurement,
@@ -292,6 +299,8 @@ PARTS = (
     Judgement,
     Diversity,
     SelfInstructResult,
+    GlueResult,
+    TaskQuality,
 )
 
 

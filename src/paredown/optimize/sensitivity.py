@@ -1,57 +1,42 @@
 """Sensitivity: the cost of quantizing one part of a model (docs/methods/sensitivity.md).
 
-Every part has two figures, both KL divergences to the unchanged model, from predictions on a text:
-with only that part quantized, and with everything quantized except it (leave one out). Parts are
-layers or modules, whose weights are rounded, or points of the decoder, where activations are
-(softmax input, sums of the residual stream, ...).
+Every part has two figures: with only that part quantized, and with everything quantized except it
+(leave one out). They are KL divergences to the unchanged model, from predictions on a text; those
+of an encoder are scores of a task, and cosines to its unchanged vectors. Parts are layers or
+modules, whose weights are rounded, or points of the model, where activations are (softmax input,
+sums of the residual stream, ...).
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from torch import Tensor
 
-from paredown.compress.activations import ActivationGrid, round_activations
 from paredown.compress.quantize.method import LayerTarget, Quantizer
 from paredown.compress.require_floats import require_floats
 from paredown.errors import ConfigError, naming
 from paredown.evaluate.quality.quality import Quality
 from paredown.evaluate.quality.simulated import OUTPUT, Variant, measure_variants
+from paredown.evaluate.quality.simulated_texts import measure_text_variants
+from paredown.evaluate.quality.task_quality import TaskQuality, TaskTexts
 from paredown.evaluate.texts.text import EvalText
 from paredown.formats.integer import group_columns
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.models.decoder.points import LAYER_POINTS, MODEL_POINTS
 from paredown.optimize.model_parts import OUTPUT_PART, PART_KINDS, Part, PartKind, find_parts
+from paredown.optimize.point_rounding import POINT_NAMES, PointRounding
 from paredown.progress import OnCount
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
 
+# An encoder's figures, or those of a model that predicts tokens.
+AnyQuality = Quality | TaskQuality
+
 # The window length of a sensitivity run: short windows cost less and show attention well enough.
 WINDOW_TOKENS = 512
-
-# The points in words.
-POINT_NAMES = {
-    "embedding": "embedding sum",
-    "attention_input": "attention input",
-    "q": "queries",
-    "k": "keys",
-    "v": "values",
-    "scores": "softmax input",
-    "probabilities": "softmax output",
-    "o_input": "heads' output",
-    "attention_output": "attention output",
-    "attention_sum": "sum after attention",
-    "mlp_input": "MLP input",
-    "down_input": "MLP hidden",
-    "mlp_output": "MLP output",
-    "mlp_sum": "sum after MLP",
-    "output_input": "output layer's input",
-    "logits": "logits",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +47,8 @@ class Sensitivity:
     kind: PartKind | Literal["point", "kv"]
     name: str
     num_weights: int
-    alone: Quality
-    all_but: Quality
+    alone: AnyQuality
+    all_but: AnyQuality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +56,7 @@ class SensitivityTable:
     """`everything` is for the model with all parts quantized; `what` names the grid."""
 
     what: str
-    everything: Quality
+    everything: AnyQuality
     rows: tuple[Sensitivity, ...]
 
 
@@ -82,7 +67,7 @@ class SensitivityResult:
 
     model: str
     protocol: str
-    plain: Quality
+    plain: AnyQuality
     weights: SensitivityTable
     activations: SensitivityTable | None
     kv: SensitivityTable | None = None
@@ -97,17 +82,17 @@ class SensitivityResult:
 
 def measure_sensitivity(
     checkpoint: Checkpoint,
-    text: EvalText,
+    text: EvalText | TaskTexts,
     spec: WeightSpec,
     kinds: Sequence[PartKind],
     quantizer: Quantizer,
-    grid: ActivationGrid | None = None,
+    rounding: PointRounding | None = None,
     on_progress: OnCount | None = None,
     *,
     with_output: bool = False,
 ) -> SensitivityResult:
-    """Measures weights in `spec` by `quantizer` (one that needs no calibration), activations on
-    `grid`, and with `with_output` the output layer.
+    """Measures weights in `spec` by `quantizer` (one that needs no calibration), activations by
+    `rounding`, and with `with_output` the output layer. Encoders are measured on a task.
 
     Raises UnsupportedError for a checkpoint that is already compressed or cannot have the format,
     CheckpointError for predictions that are not numbers.
@@ -126,28 +111,15 @@ def measure_sensitivity(
         others = {name: values for name, values in rounded.items() if name not in own}
         variants.append(Variant(weights=others))
     num_of_weights = len(variants)
-    variants += [] if grid is None else point_variants(decoder.spec, grid)
-    qualities, plain = measure_variants(decoder, variants, text, on_progress=on_progress)
+    variants += [] if rounding is None else rounding.variants(decoder.spec)
+    qualities, plain = _measured(decoder, variants, text, on_progress)
     plain.require_numbers(str(checkpoint.path))
     for quality in qualities:
         quality.require_numbers(f"{checkpoint.path}, quantized")
-    weights = SensitivityTable(
-        what=spec.name,
-        everything=qualities[0],
-        rows=tuple(
-            Sensitivity(
-                kind=part.kind,
-                name=part.name,
-                num_weights=part.num_weights(decoder.spec),
-                alone=alone,
-                all_but=all_but,
-            )
-            for part, alone, all_but in zip(
-                parts, qualities[1:num_of_weights:2], qualities[2:num_of_weights:2], strict=True
-            )
-        ),
-    )
-    activations = None if grid is None else _point_table(grid, qualities[num_of_weights:])
+    weights = _weight_table(decoder.spec, spec, parts, qualities[:num_of_weights])
+    activations = None
+    if rounding is not None:
+        activations = _point_table(decoder.spec, rounding, qualities[num_of_weights:])
     return SensitivityResult(
         model=checkpoint.path.name,
         protocol=text.protocol,
@@ -155,6 +127,17 @@ def measure_sensitivity(
         weights=weights,
         activations=activations,
     )
+
+
+def _measured(
+    decoder: Decoder,
+    variants: Sequence[Variant],
+    text: EvalText | TaskTexts,
+    on_progress: OnCount | None,
+) -> tuple[Sequence[AnyQuality], AnyQuality]:
+    if isinstance(text, TaskTexts):
+        return measure_text_variants(decoder, variants, text, on_progress)
+    return measure_variants(decoder, variants, text, on_progress=on_progress)
 
 
 def quantized_weights(
@@ -184,11 +167,9 @@ def quantized_weight(
 
 
 def recovered(row: Sensitivity, table: SensitivityTable) -> float:
-    """Returns the KL divergence that leaving the part unquantized removes; noise may make it
-    negative."""
-    assert table.everything.kl_divergence is not None
-    assert row.all_but.kl_divergence is not None
-    return table.everything.kl_divergence - row.all_but.kl_divergence
+    """Returns the loss that leaving the part unquantized removes, a KL divergence or points of the
+    task's score; noise may make it negative."""
+    return table.everything.loss - row.all_but.loss
 
 
 def parse_format(name: str) -> WeightSpec:
@@ -214,22 +195,6 @@ def parse_kinds(text: str) -> tuple[PartKind, ...]:
     return tuple(kind for kind in PART_KINDS if kind in names)
 
 
-def point_variants(spec: ModelSpec, grid: ActivationGrid) -> list[Variant]:
-    """Returns a variant with all points rounded, then for each point one with it alone and one
-    with all others. A point of the layers is rounded in all of them."""
-    taps = {point: _point_taps(spec, point, grid) for point in points()}
-    variants = [Variant(taps=_merged(taps.values()))]
-    for point in taps:
-        others = (own for other, own in taps.items() if other != point)
-        variants += [Variant(taps=taps[point]), Variant(taps=_merged(others))]
-    return variants
-
-
-def points() -> tuple[str, ...]:
-    """Returns the points in the order in which a token passes them."""
-    return (MODEL_POINTS[0], *LAYER_POINTS, *MODEL_POINTS[1:])
-
-
 def weight_name(layer: int | None, role: str) -> str:
     """Returns the name in the decoder's state."""
     return OUTPUT if layer is None else f"layers.{layer}.{role}.weight"
@@ -252,17 +217,6 @@ def scale_dtype_of(checkpoint: Checkpoint) -> ScaleDType:
     return dtype
 
 
-def _point_taps(
-    spec: ModelSpec, point: str, grid: ActivationGrid
-) -> dict[str, Callable[[Tensor], Tensor]]:
-    def tap(x: Tensor) -> Tensor:
-        return round_activations(x, grid).values
-
-    if point in MODEL_POINTS:
-        return {point: tap}
-    return {f"layers.{layer}.{point}": tap for layer in range(spec.num_layers)}
-
-
 def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
@@ -271,13 +225,26 @@ def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _merged(
-    parts: Iterable[Mapping[str, Callable[[Tensor], Tensor]]],
-) -> dict[str, Callable[[Tensor], Tensor]]:
-    return {name: tap for part in parts for name, tap in part.items()}
+def _weight_table(
+    model: ModelSpec, spec: WeightSpec, parts: Sequence[Part], qualities: Sequence[AnyQuality]
+) -> SensitivityTable:
+    everything, *pairs = qualities
+    rows = tuple(
+        Sensitivity(
+            kind=part.kind,
+            name=part.name,
+            num_weights=part.num_weights(model),
+            alone=pairs[2 * at],
+            all_but=pairs[2 * at + 1],
+        )
+        for at, part in enumerate(parts)
+    )
+    return SensitivityTable(what=spec.name, everything=everything, rows=rows)
 
 
-def _point_table(grid: ActivationGrid, qualities: Sequence[Quality]) -> SensitivityTable:
+def _point_table(
+    spec: ModelSpec, rounding: PointRounding, qualities: Sequence[AnyQuality]
+) -> SensitivityTable:
     everything, *pairs = qualities
     rows = tuple(
         Sensitivity(
@@ -287,6 +254,6 @@ def _point_table(grid: ActivationGrid, qualities: Sequence[Quality]) -> Sensitiv
             alone=pairs[2 * at],
             all_but=pairs[2 * at + 1],
         )
-        for at, point in enumerate(points())
+        for at, point in enumerate(rounding.parts(spec))
     )
-    return SensitivityTable(what=grid.name, everything=everything, rows=rows)
+    return SensitivityTable(what=rounding.name, everything=everything, rows=rows)

@@ -17,8 +17,10 @@ from paredown.evaluate.pictures.picture import (
     picture_text,
     require_matplotlib,
 )
+from paredown.evaluate.quality.task_quality import TaskQuality
 from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.optimize.sensitivity import (
+    AnyQuality,
     Sensitivity,
     SensitivityResult,
     SensitivityTable,
@@ -50,17 +52,19 @@ def draw_sensitivity(result: SensitivityResult, *, dark: bool) -> bytes:
     load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(tables), squeeze=False)[0]
     for panel, (name, table) in zip(panels, tables, strict=True):
-        _draw_panel(panel, name, table, theme)
+        _draw_panel(panel, name, table, result.plain, theme)
     _legend(figure, theme)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", facecolor=theme.paper)
     return picture.getvalue()
 
 
-def _draw_panel(panel: Any, name: str, table: SensitivityTable, theme: Theme) -> None:
+def _draw_panel(
+    panel: Any, name: str, table: SensitivityTable, plain: AnyQuality, theme: Theme
+) -> None:
     rows = _by_kind(table.rows)
     places = [float(-at) for at in range(len(rows))]
-    alone = [0.0 if row is None else row.alone.kl_divergence or 0.0 for row in rows]
+    alone = [0.0 if row is None else row.alone.loss - plain.loss for row in rows]
     panel.barh(places, alone, height=0.62, color=_ALONE, zorder=2)
     dots = [(recovered(row, table), y) for row, y in zip(rows, places, strict=True) if row]
     panel.plot(
@@ -82,15 +86,21 @@ def _draw_panel(panel: Any, name: str, table: SensitivityTable, theme: Theme) ->
     panel.axvline(0, color=theme.faint, linewidth=0.7, zorder=1)
     panel.tick_params(axis="x", colors=theme.faint, labelsize=_FONT, length=0)
     panel.tick_params(axis="y", labelcolor=theme.ink, labelsize=_FONT, length=0)
-    panel.set_xlabel("KL divergence, nats per token", color=theme.ink, fontsize=_FONT + 1)
+    panel.set_xlabel(_measured(plain), color=theme.ink, fontsize=_FONT + 1)
     panel.locator_params(axis="x", nbins=6)
-    title = f"{name} in {table.what}; everything: {table.everything.kl_divergence:.4g}"
+    title = f"{name} in {table.what}; everything: {table.everything.loss - plain.loss:.4g}"
     panel.set_title(picture_text(title), color=theme.ink, fontsize=_FONT + 1, loc="left")
     for spine in panel.spines.values():
         spine.set_visible(False)
     largest = max([_LEAST_KL, *alone, *(x for x, _ in dots)])
-    panel.set_xlim(min(0.0, *(x for x, _ in dots)) - 0.02 * largest, 1.04 * largest)
+    panel.set_xlim(min(0.0, *alone, *(x for x, _ in dots)) - 0.02 * largest, 1.04 * largest)
     panel.set_ylim(places[-1] - 0.7, 0.7)
+
+
+def _measured(plain: AnyQuality) -> str:
+    if isinstance(plain, TaskQuality):
+        return f"loss of {plain.metric}"
+    return "KL divergence, nats per token"
 
 
 def _by_kind(rows: Sequence[Sensitivity]) -> list[Sensitivity | None]:

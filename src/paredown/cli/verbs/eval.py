@@ -38,6 +38,7 @@ EXAMPLES = """examples:
   paredown eval my-model --kv-dtype int8 --reference my-model
   paredown eval my-model --protocol gptq --text wiki.test.raw           # as papers measure
   paredown eval my-student --task selfinst --reference my-model         # ROUGE-L of answers
+  paredown eval my-classifier-int8 --task glue-sst2 --reference my-classifier
 """
 DEFAULT_TOKENS = 16384
 PROTOCOLS = ("windows", "gptq")

@@ -10,7 +10,9 @@ from paredown.cli.console import make_console
 from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import tell_notes
+from paredown.cli.verbs.eval_glue import run_glue
 from paredown.engine.llm import LLM
+from paredown.evaluate.tasks.glue import TASKS as GLUE_TASKS
 from paredown.evaluate.tasks.rouge import load_rouge
 from paredown.evaluate.tasks.self_instruct import (
     DEFAULT_ANSWER_TOKENS,
@@ -19,18 +21,19 @@ from paredown.evaluate.tasks.self_instruct import (
     read_instructions,
 )
 
-TASKS = ("selfinst",)
+SELF_INSTRUCT = "selfinst"
 
 
 def add_task_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("task")
     group.add_argument(
         "--task",
-        choices=TASKS,
-        help="score answers instead of predicting a text. selfinst: ROUGE-L of greedy answers to "
-        "the 252 instructions of Self-Instruct, from $PAREDOWN_DATA or --text; needs rouge-score",
+        choices=(SELF_INSTRUCT, *GLUE_TASKS),
+        help="score answers instead of predicting a text, on files from $PAREDOWN_DATA or --text. "
+        "selfinst: ROUGE-L of greedy answers to the 252 instructions of Self-Instruct; needs "
+        "rouge-score. glue-...: labels of a classifier, or similarities of an encoder's vectors",
     )
-    group.add_argument("--limit", type=int, help="so many questions alone", metavar="N")
+    group.add_argument("--limit", type=int, help="so many questions or rows alone", metavar="N")
     group.add_argument(
         "--answer-tokens",
         type=int,
@@ -41,6 +44,8 @@ def add_task_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_task(args: argparse.Namespace) -> int:
+    if args.task in GLUE_TASKS:
+        return run_glue(args)
     rouge = load_rouge()
     instructions = read_instructions(args.text, args.limit)
     names = {"model": args.model}

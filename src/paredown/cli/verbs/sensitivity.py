@@ -3,15 +3,16 @@
 import argparse
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-
 from paredown.cli.console import make_console
 from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
+from paredown.cli.tables.sensitivity import legend, sensitivity_table
+from paredown.compress.calibrate.activation_range import ACTIVATION_ESTIMATORS
 from paredown.compress.quantize.kv_cache import KV_GRID_DTYPES
+from paredown.evaluate.quality.task_quality import BATCH_TEXTS
+from paredown.evaluate.tasks.glue import TASKS
 from paredown.optimize.model_parts import PART_KINDS
 from paredown.optimize.report_sensitivity import (
     DEFAULT_FORMAT,
@@ -20,7 +21,8 @@ from paredown.optimize.report_sensitivity import (
     SensitivityConfig,
     report_sensitivity,
 )
-from paredown.optimize.sensitivity import SensitivityResult, SensitivityTable, recovered
+from paredown.optimize.sensitivity import SensitivityResult
+from paredown.optimize.sensitivity_texts import TaskConfig
 
 EXAMPLES = """examples:
   paredown sensitivity
@@ -28,6 +30,8 @@ EXAMPLES = """examples:
   paredown sensitivity my-model --activations --grid int8-tensor --report my-model-sensitivity
   paredown sensitivity my-model --prune wanda-50 --by layer
   paredown sensitivity my-model --prune prune-ffn-25      # each layer's neurons, cut alone
+  paredown sensitivity my-classifier --task glue-sst2 --activations --grid int8-tensor-asym \\
+    --ranges minmax --layers 4,5
   paredown sensitivity my-model --kv int4     # which layers to except: serve --kv-dtype int4,0=bf16
 """
 DEFAULT_GRID = "int8-tensor"
@@ -58,6 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-gN, then -asym or nothing; or fp16, bf16 (default %(default)s)",
     )
     parser.add_argument(
+        "--ranges",
+        choices=ACTIVATION_ESTIMATORS,
+        help="one static scale for each point of --activations, found by this estimator on "
+        "training texts (default: scales are found as values come)",
+    )
+    parser.add_argument(
+        "--layers",
+        help="measure the points of --activations in these layers alone, as 4,5; everything is "
+        "still all layers",
+        metavar="N,N",
+    )
+    parser.add_argument(
         "--kv",
         choices=KV_GRID_DTYPES,
         help="measure keys and values in this format too, by layer (docs/methods/kv_cache.md)",
@@ -68,10 +84,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'neurons or heads (prune-ffn-25, prune-heads-25), or "layers" for leaving each layer out',
         metavar="RECIPE",
     )
+    _add_text_arguments(parser)
+    parser.add_argument(
+        "--report", type=Path, help="folder for the picture and the figures", metavar="FOLDER"
+    )
+    add_quantized_argument(parser)
+    add_common_arguments(parser, threads=False)
+
+
+def _add_text_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text",
         type=Path,
-        help="UTF-8 text to predict (default: from $PAREDOWN_DATA, else sampled from the model)",
+        help="UTF-8 text to predict, or the file or folder of --task (default: from "
+        "$PAREDOWN_DATA, else sampled from the model)",
         metavar="FILE",
     )
     parser.add_argument(
@@ -82,21 +108,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
     )
     parser.add_argument(
-        "--report", type=Path, help="folder for the picture and the figures", metavar="FOLDER"
+        "--task",
+        choices=list(TASKS),
+        help="task that an encoder is measured on in place of the prediction of a text",
     )
-    add_quantized_argument(parser)
-    add_common_arguments(parser, threads=False)
+    parser.add_argument("--limit", type=int, help="so many rows of --task alone", metavar="N")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=BATCH_TEXTS,
+        help="texts of --task that are computed together (default %(default)s)",
+        metavar="N",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    task = None
+    if args.task is not None:
+        task = TaskConfig(
+            name=args.task, path=args.text, num_rows=args.limit, batch_texts=args.batch
+        )
     config = SensitivityConfig(
         format=args.format,
         parts=args.by,
         with_output=args.head,
         activations=args.grid if args.activations else None,
+        ranges=args.ranges,
+        layers=args.layers,
+        task=task,
         kv=args.kv,
         prune=args.prune,
-        text=args.text,
+        text=args.text if task is None else None,
         num_tokens=args.tokens,
         report=args.report,
     )
@@ -111,63 +153,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(result: SensitivityResult, report: Path | None) -> None:
     console = make_console()
-    console.print(_table("weights", result.weights))
+    console.print(sensitivity_table("weights", result.weights))
     if result.activations is not None:
-        console.print(_table("activations", result.activations))
+        console.print(sensitivity_table("activations", result.activations))
     if result.kv is not None:
-        console.print(_table("keys and values", result.kv))
+        console.print(sensitivity_table("keys and values", result.kv))
     if result.pruned is not None:
-        console.print(_table("pruned", result.pruned))
-    console.print(
-        "KL divergence to the model as it is, nats per token. all but it: everything else is "
-        "quantized or pruned. won back: the share of everything's loss that leaving it out saves. "
-        "ppl and top-1: of the part alone.",
-        style="dim",
-    )
+        console.print(sensitivity_table("pruned", result.pruned))
+    console.print(legend(result.plain), style="dim")
     console.print(f"Protocol: {result.protocol}.", style="dim")
     for note in result.notes:
         console.print(f"note: {note}", style="yellow")
     if report is not None:
         console.print(f"report: {report / 'sensitivity.png'}")
-
-
-def _table(what: str, found: SensitivityTable) -> Table:
-    table = Table(
-        title=f"{what} in {found.what}", title_justify="left", box=box.SIMPLE_HEAD, padding=0
-    )
-    headings = ["part", "weights", "KL alone", "all but it", "won back", "ppl", "top-1"]
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "part" else "right", no_wrap=True)
-    whole = found.everything
-    assert whole.kl_divergence is not None
-    assert whole.top1_agreement is not None
-    before = None
-    for row in found.rows:
-        assert row.alone.kl_divergence is not None
-        assert row.alone.top1_agreement is not None
-        assert row.all_but.kl_divergence is not None
-        if before is not None and row.kind != before:
-            table.add_section()
-        before = row.kind
-        share = recovered(row, found) / whole.kl_divergence if whole.kl_divergence else 0.0
-        table.add_row(
-            row.name,
-            f"{row.num_weights:,}" if row.num_weights else "",
-            f"{row.alone.kl_divergence:.6f}",
-            f"{row.all_but.kl_divergence:.6f}",
-            f"{share:.1%}",
-            f"{row.alone.perplexity:.3f}",
-            f"{row.alone.top1_agreement:.1%}",
-        )
-    table.add_section()
-    table.add_row(
-        "everything",
-        "",
-        f"{whole.kl_divergence:.6f}",
-        "",
-        "",
-        f"{whole.perplexity:.3f}",
-        f"{whole.top1_agreement:.1%}",
-        style="bold",
-    )
-    return table

@@ -33,6 +33,11 @@ class Quality:
     kl_divergence: float | None
     top1_agreement: float | None
 
+    @property
+    def loss(self) -> float:
+        """The KL divergence; 0 for the reference itself."""
+        return self.kl_divergence or 0.0
+
     def require_numbers(self, name: str) -> None:
         """Raises CheckpointError when the model called `name` predicted NaN or infinity."""
         if math.isnan(self.perplexity):

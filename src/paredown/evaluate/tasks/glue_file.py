@@ -23,6 +23,7 @@ _MOST_BROKEN = 0.01
 _MOST_SCORE = 5.0
 # What stands for a label in test files that were made without.
 _UNKNOWN = "-1"
+_TRAINING_FILES = ("train.tsv", "sts-train.csv", "msr_paraphrase_train.txt")
 _BYTE_ORDER_MARK = codecs.BOM_UTF8.decode()
 
 
@@ -92,18 +93,29 @@ def read_glue_sets(task: GlueTask, path: Path | None = None) -> list[GlueExample
     task's folder under $PAREDOWN_DATA. Raises ConfigError where there is none with labels."""
     if path is not None and path.is_file():
         return [read_glue(task, path)]
-    folder = path
-    if folder is None:
-        data = os.environ.get(DATA_VARIABLE)
-        if data is None:
-            raise ConfigError(
-                f"the files of {task.name} are not there",
-                seen=f"{DATA_VARIABLE} is not set",
-                remedy=f"Set {DATA_VARIABLE} to a folder that holds {DATA_FOLDER / task.name}, or "
-                "name a file or folder with --text.",
-            )
-        folder = Path(data) / DATA_FOLDER / task.name
+    folder = _folder(task, path)
     return [_read_set(task, folder, name, files) for name, files in task.sets.items()]
+
+
+def read_glue_training(task: GlueTask, path: Path | None = None) -> GlueExamples:
+    """Reads the file that the task is learned from: the one in the folder `path` or beside the
+    file, else in the task's folder under $PAREDOWN_DATA. Raises ConfigError where there is none."""
+    folder = _folder(task, path if path is None or path.is_dir() else path.parent)
+    return _read_set(task, folder, "", _TRAINING_FILES)
+
+
+def _folder(task: GlueTask, path: Path | None) -> Path:
+    if path is not None:
+        return path
+    data = os.environ.get(DATA_VARIABLE)
+    if data is None:
+        raise ConfigError(
+            f"the files of {task.name} are not there",
+            seen=f"{DATA_VARIABLE} is not set",
+            remedy=f"Set {DATA_VARIABLE} to a folder that holds {DATA_FOLDER / task.name}, or "
+            "name a file or folder with --text.",
+        )
+    return Path(data) / DATA_FOLDER / task.name
 
 
 def _read_set(task: GlueTask, folder: Path, name: str, files: Sequence[str]) -> GlueExamples:

@@ -3,8 +3,13 @@
 import pytest
 import torch
 
-from benchmarks.activation_range import ActivationRange, scale_of_range, squared_error
 from paredown.compress.activations import ActivationGrid, StaticScale, round_activations
+from paredown.compress.calibrate.activation_range import (
+    ACTIVATION_ESTIMATORS,
+    ActivationRange,
+    scale_of_range,
+    squared_error,
+)
 from paredown.errors import CheckpointError
 
 INT8 = ActivationGrid(granularity="tensor")
@@ -58,6 +63,23 @@ def test_mse_is_the_best_of_its_ranges(grid: ActivationGrid) -> None:
         assert best <= squared_error(x, grid, tried) * (1 + 1e-12)
 
 
+def test_running_is_the_mean_of_the_batches_with_later_ones_first() -> None:
+    batches = [(-1.0, 2.0), (-3.0, 1.0), (0.5, 4.0)]
+    seen = ActivationRange()
+    low, high = batches[0]
+    for batch in batches:
+        seen.observe(torch.tensor(batch))
+        low, high = 0.9 * low + 0.1 * batch[0], 0.9 * high + 0.1 * batch[1]
+    static, expected = seen.static_scale(INT4_ASYM, "running"), scale_of_range(low, high, INT4_ASYM)
+    assert (static.scale, static.zero) == (pytest.approx(expected.scale), expected.zero)
+    assert seen.static_scale(INT8, "running").scale < seen.static_scale(INT8).scale
+
+
+def test_a_running_range_holds_zero() -> None:
+    seen = observed(torch.linspace(5, 6, 40))
+    assert seen.static_scale(INT4_ASYM, "running").zero == INT4_ASYM.code_range[0]
+
+
 def test_samples_are_bounded_and_extremes_are_not_sampled() -> None:
     seen = observed(heavy_tailed(), num_batches=3, values_per_batch=100)
     assert all(len(sample) <= 100 for sample in seen.samples)
@@ -66,7 +88,7 @@ def test_samples_are_bounded_and_extremes_are_not_sampled() -> None:
 
 def test_a_point_of_zeros_has_a_scale() -> None:
     seen = observed(torch.zeros(16))
-    for estimator in ("minmax", "percentile", "mse"):
+    for estimator in ACTIVATION_ESTIMATORS:
         assert seen.static_scale(INT8, estimator).scale > 0
 
 

@@ -1,13 +1,20 @@
 """Static activation scales: one calibrated range for all values at a point."""
 
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, StaticScale, round_activations
-from paredown.compress.fit_grid import PERCENTILE, RangeEstimator
+from paredown.compress.fit_grid import PERCENTILE
 from paredown.errors import CheckpointError
+
+# How the range of a scale is found (`ActivationRange.static_scale`).
+ActivationEstimator = Literal["minmax", "running", "percentile", "mse"]
+ACTIVATION_ESTIMATORS: tuple[ActivationEstimator, ...] = get_args(ActivationEstimator)
+# The share of the batches before that is kept in a running range.
+_MOMENTUM = 0.9
 
 # Candidate ranges shrink from the whole one to a fifth of it in this many steps.
 _MSE_STEPS = 100
@@ -16,12 +23,14 @@ _MSE_SMALLEST = 0.2
 
 @dataclass
 class ActivationRange:
-    """The values seen at a point: exact extremes, and a sample of at most `values_per_batch` values
-    per batch, which is all that percentile and mse use."""
+    """The values seen at a point: exact extremes, their running means over the batches (None before
+    the first), and a sample of at most `values_per_batch` values per batch, which is all that
+    percentile and mse use."""
 
     values_per_batch: int = 1 << 16
     lowest: float = 0.0
     highest: float = 0.0
+    running: tuple[float, float] | None = None
     samples: list[Tensor] = field(default_factory=list)
 
     def observe(self, x: Tensor) -> None:
@@ -35,19 +44,29 @@ class ActivationRange:
                 remedy="The checkpoint is damaged or its training diverged; use another one.",
             )
         self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
+        before = (lowest, highest) if self.running is None else self.running
+        self.running = (
+            _MOMENTUM * before[0] + (1 - _MOMENTUM) * lowest,
+            _MOMENTUM * before[1] + (1 - _MOMENTUM) * highest,
+        )
         self.samples.append(flat[:: -(-flat.numel() // self.values_per_batch)].clone())
 
     def static_scale(
-        self, grid: ActivationGrid, estimator: RangeEstimator = "minmax"
+        self, grid: ActivationGrid, estimator: ActivationEstimator = "minmax"
     ) -> StaticScale:
         """Returns the scale and zero point of `grid` for the recorded values.
 
-        minmax covers all values; percentile drops the outermost (1 - PERCENTILE) share, half on
-        each side; mse takes, of gradually shrunk ranges, the one with the least squared error.
+        minmax covers all values; running takes the means of the batches' extremes, in which later
+        ones count more (arXiv 1712.05877); percentile drops the outermost (1 - PERCENTILE) share,
+        half on each side; mse takes, of gradually shrunk ranges, the one with the least squared
+        error.
         """
-        assert self.samples, "nothing was observed"
+        assert self.running is not None, "nothing was observed"
         if estimator == "minmax":
             return scale_of_range(self.lowest, self.highest, grid)
+        if estimator == "running":
+            low, high = self.running
+            return scale_of_range(min(low, 0.0), max(high, 0.0), grid)
         samples = torch.cat(self.samples)
         if estimator == "percentile":
             ordered = samples.sort().values
