@@ -36,14 +36,15 @@ float encode(WeightKind kind, const float* vector, int64_t num_dims, uint8_t* ro
   }
   float largest = 0.0f;
   for (int64_t i = 0; i < num_dims; ++i) largest = std::max(largest, std::fabs(vector[i]));
-  const float scale = largest / kLargestCode;
-  // Of a vector so small that the scale is no normal number only zeros are kept.
-  const float inverse = std::isnormal(scale) ? 1.0f / scale : 0.0f;
+  // As queries are rounded (kernels/linear/prepare.h), but that of a vector so small that its
+  // inverse is infinite nothing is kept.
+  float inverse = kLargestCode / largest;
+  if (!std::isfinite(inverse)) inverse = 0.0f;
   for (int64_t i = 0; i < num_dims; ++i) {
     const float code = std::clamp(std::nearbyint(vector[i] * inverse), -kLargestCode, kLargestCode);
     row[i] = static_cast<uint8_t>(static_cast<int>(code) + kZeroPoint);
   }
-  return inverse == 0.0f ? 0.0f : scale;
+  return inverse == 0.0f ? 0.0f : largest / kLargestCode;
 }
 
 int64_t number_bytes(WeightKind kind) { return weight_bits(kind) / 8; }

@@ -65,6 +65,7 @@ def assert_same_bits(found: tuple, expected: tuple) -> None:
 
 
 @pytest.mark.parametrize("dtype", VECTOR_DTYPES)
+@settings(deadline=None)
 @given(seed=seeds)
 def test_packed_vectors_are_those_that_were_rounded(dtype: VectorDType, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -101,7 +102,7 @@ def test_the_panels_of_a_file_are_laid_out_as_its_version_says(dtype: VectorDTyp
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", VECTOR_DTYPES)
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds)
 def test_the_best_are_those_of_a_loop(dtype: VectorDType, isa: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -124,7 +125,7 @@ def test_the_best_are_those_of_a_loop(dtype: VectorDType, isa: str, seed: int) -
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", VECTOR_DTYPES)
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds)
 def test_maxsim_is_that_of_a_loop(dtype: VectorDType, isa: str, seed: int) -> None:
     rng = np.random.default_rng(seed)

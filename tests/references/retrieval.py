@@ -57,10 +57,11 @@ def quantized(vector_D, dtype: str) -> np.ndarray:
         return (
             ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
         )
-    scale = np.float32(np.abs(vector).max() / np.float32(127))
-    if not scale:
+    largest = np.abs(vector).max()
+    if not largest:
         return np.zeros_like(vector)
-    return np.rint(vector * (np.float32(1) / scale)).astype(np.float32) * scale
+    codes = np.rint(vector * (np.float32(127) / largest))
+    return codes * (largest / np.float32(127))
 
 
 def split(tokens_TD, offsets: Sequence[int]) -> list[np.ndarray]:

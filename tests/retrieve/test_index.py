@@ -60,7 +60,9 @@ def test_nothing_but_real_tokens_wins(tmp_path: Path) -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 150), min_size=1, max_size=6))
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_batches_do_not_matter(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
     folder = tmp_path_factory.mktemp("batches")
     vectors = normal(np.random.default_rng(3), sum(sizes), 20)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.errors import ConfigError
@@ -31,6 +31,7 @@ def sequences(rng: np.random.Generator, number: int, dims: int) -> list[np.ndarr
     return [rng.normal(size=(length, dims)).astype(np.float32) for length in lengths]
 
 
+@settings(deadline=None)
 @given(seed=seeds)
 def test_dense_scores_are_those_of_the_formula(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -42,6 +43,7 @@ def test_dense_scores_are_those_of_the_formula(seed: int) -> None:
         np.testing.assert_allclose(score(queries, documents), expected, rtol=1e-4, atol=1e-5)
 
 
+@settings(deadline=None)
 @given(seed=seeds)
 def test_maxsim_is_that_of_the_formula(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -51,6 +53,7 @@ def test_maxsim_is_that_of_the_formula(seed: int) -> None:
     np.testing.assert_allclose(maxsim(queries[1], documents), expected[1], rtol=1e-4, atol=1e-4)
 
 
+@settings(deadline=None)
 @given(seed=seeds)
 def test_coil_is_that_of_the_formula(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -76,6 +79,7 @@ def test_coil_is_that_of_the_formula(seed: int) -> None:
         np.testing.assert_allclose(coil(texts[0], texts[3:]), found[0], rtol=1e-5, atol=1e-5)
 
 
+@settings(deadline=None)
 @given(seed=seeds)
 def test_splade_is_that_of_the_formula(seed: int) -> None:
     rng = np.random.default_rng(seed)

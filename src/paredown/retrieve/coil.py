@@ -18,6 +18,9 @@ from paredown.errors import ConfigError
 from paredown.retrieve.dense import dot
 from paredown.retrieve.vectors import Floats, Ints, as_vectors, check_dims
 
+# Vectors whose products with all of one token are in memory together.
+_ASKED_AT_ONCE = 256
+
 
 @dataclass(frozen=True, kw_only=True)
 class CoilText:
@@ -51,38 +54,45 @@ def coil_all(queries: Sequence[CoilText], documents: Sequence[CoilText]) -> Floa
     scores_QN = np.zeros((len(queries), len(documents)), np.float32)
     if not len(queries) or not len(documents):
         return scores_QN
-    lists = _InvertedLists(documents)
-    for scores_N, query in zip(scores_QN, queries, strict=True):
-        lists.add_scores(query, scores_N)
+    asked, kept = _InvertedLists(queries, "queries"), _InvertedLists(documents, "documents")
+    check_dims(asked.vectors_TD, kept.vectors_TD.shape[1], "queries")
+    for token in np.intersect1d(asked.ids_T, kept.ids_T):
+        _add_products(asked.list_of(token), kept.list_of(token), scores_QN)
     return scores_QN + _cls_products(queries, documents)
 
 
-class _InvertedLists:
-    """The tokens of all documents, those of the same id side by side and in the documents'
-    order."""
+# The vectors of one token, and the numbers of the texts that have them, in ascending order.
+_List = tuple[Floats, Ints]
 
-    def __init__(self, documents: Sequence[CoilText]) -> None:
-        parts = [as_vectors(one.vectors, "token vectors") for one in documents]
+
+class _InvertedLists:
+    """The tokens of all texts, those of the same id side by side and in the texts' order."""
+
+    def __init__(self, texts: Sequence[CoilText], what: str) -> None:
+        parts = [as_vectors(one.vectors, "token vectors") for one in texts]
         for number, part in enumerate(parts):
-            check_dims(part, parts[0].shape[1], f"documents, number {number}")
-        ids_T = np.concatenate([np.asarray(one.ids, np.int64) for one in documents])
+            check_dims(part, parts[0].shape[1], f"{what}, number {number}")
+        ids_T = np.concatenate([np.asarray(one.ids, np.int64) for one in texts])
         owners_T = np.repeat(np.arange(len(parts)), [len(one) for one in parts])
         order_T = np.argsort(ids_T, kind="stable")
-        self._ids_T: Ints = ids_T[order_T]
+        self.ids_T: Ints = ids_T[order_T]
+        self.vectors_TD: Floats = np.concatenate(parts)[order_T]
         self._owners_T: Ints = owners_T[order_T]
-        self._vectors_TD: Floats = np.concatenate(parts)[order_T]
 
-    def add_scores(self, query: CoilText, scores_N: Floats) -> None:
-        vectors_SD = as_vectors(query.vectors, "token vectors")
-        check_dims(vectors_SD, self._vectors_TD.shape[1], "queries")
-        for token, vector_D in zip(np.asarray(query.ids), vectors_SD, strict=True):
-            begin, end = np.searchsorted(self._ids_T, [token, token + 1])
-            if begin == end:
-                continue
-            owners = self._owners_T[begin:end]
-            (starts,) = np.nonzero(np.diff(owners, prepend=-1))
-            products = self._vectors_TD[begin:end] @ vector_D
-            scores_N[owners[starts]] += np.maximum.reduceat(products, starts)
+    def list_of(self, token: np.int64) -> _List:
+        begin, end = np.searchsorted(self.ids_T, [token, token + 1])
+        return self.vectors_TD[begin:end], self._owners_T[begin:end]
+
+
+def _add_products(asked: _List, kept: _List, scores_QN: Floats) -> None:
+    """Adds the largest product of each asking vector with those of a document, for one token."""
+    (starts,) = np.nonzero(np.diff(kept[1], prepend=-1))
+    documents = kept[1][starts]
+    for first in range(0, len(asked[0]), _ASKED_AT_ONCE):
+        some = slice(first, first + _ASKED_AT_ONCE)
+        largest = np.maximum.reduceat(asked[0][some] @ kept[0].T, starts, axis=1)
+        for query, row in zip(asked[1][some], largest, strict=True):
+            scores_QN[query, documents] += row
 
 
 def _cls_products(queries: Sequence[CoilText], documents: Sequence[CoilText]) -> Floats:
