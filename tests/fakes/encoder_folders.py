@@ -47,6 +47,22 @@ def write_bert(
     return model
 
 
+def write_splade(folder: Path) -> PreTrainedModel:
+    """Writes a BERT that predicts masked tokens, pooled to weights of the vocabulary."""
+    model = variant("bert", "masked", vocab_size=NUM_WORDS)(folder)
+    write_word_tokenizer(folder)
+    sparse = "sentence_transformers.sparse_encoder.models"
+    entries = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{sparse}.MLMTransformer"},
+        {"idx": 1, "name": "1", "path": "1_SpladePooling", "type": f"{sparse}.SpladePooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(entries))
+    (folder / "1_SpladePooling").mkdir()
+    config = {"pooling_strategy": "max", "activation_function": "relu"}
+    (folder / "1_SpladePooling" / "config.json").write_text(json.dumps(config))
+    return model
+
+
 def write_decoder(folder: Path) -> PreTrainedModel:
     """Writes a decoder whose vectors are those of the end token, which the tokenizer's
     post-processor appends."""

@@ -8,7 +8,12 @@ import httpx
 import pytest
 
 from fakes.encoder_folders import write_bert, write_decoder
+from paredown import LLM
 from paredown.cli.main import main
+from paredown.errors import UnsupportedError
+from paredown.executors.load import load_encoder
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import ASSETS
 
 EXECUTOR = ("--executor", "native")
 
@@ -85,6 +90,8 @@ def test_machines_are_planned_for_texts(folder, capsys):
         ("plan", "--input-tokens", "8-16"),
         ("plan", "--input-tokens", "65"),
         ("plan", "--rps", "0"),
+        ("simulate",),
+        ("chat",),
         ("serve", "--task", "generate"),
         ("serve", "--kv-dtype", "int8"),
         ("serve", "--speculate", "ngram"),
@@ -100,10 +107,17 @@ def test_machines_are_planned_for_texts(folder, capsys):
 )
 def test_what_an_encoder_cannot_do_is_refused(folder, words, capsys):
     verb, *options = words
-    machine = ["--machine", "h100"] if verb in ("inspect", "plan") else []
-    machine += ["--rps", "5"] if verb == "plan" and "--rps" not in options else []
+    machine = ["--machine", "h100"] if verb in ("inspect", "plan", "simulate") else []
+    machine += ["--rps", "5"] if verb in ("plan", "simulate") and "--rps" not in options else []
     assert main([verb, str(folder), *options, *machine]) == 2
     assert "saw" in capsys.readouterr().err
+
+
+def test_generating_with_an_encoder_says_what_it_is_for(folder):
+    with pytest.raises(UnsupportedError, match="does not generate"):
+        LLM(folder)
+    with pytest.raises(UnsupportedError, match="makes no vectors"):
+        load_encoder(Checkpoint.open(ASSETS / "default"))
 
 
 def test_a_decoder_embeds_when_asked(tmp_path, capsys):

@@ -110,6 +110,12 @@ def run(args: argparse.Namespace) -> int:
     limits = read_limits(args)
     model = read_model(args.model)
     name, spec = model.name, model.spec
+    if not spec.generates:
+        raise ConfigError(
+            "an encoder's texts are not simulated",
+            seen=f"{name}, {spec.family}",
+            remedy="Use `paredown plan`, which says how many machines a rate of texts needs.",
+        )
     workload, shares = _workload(args, spec)
     machine = PlannedMachine(profile=find_machine_profile(args))
     formats = _formats(args, model, machine.profile.roofs.activation_bytes)
