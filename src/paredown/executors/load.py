@@ -48,7 +48,6 @@ def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
             seen=f"{checkpoint.spec.family}, an encoder-decoder",
             remedy="Call the PyTorch reference itself (models/decoder/encoder_decoder.py).",
         )
-    check_generates(checkpoint.spec)
     name = options.executor_name
     if name not in _STARTERS:
         raise ConfigError(

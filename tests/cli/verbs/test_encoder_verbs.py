@@ -114,7 +114,7 @@ def test_what_an_encoder_cannot_do_is_refused(folder, words, capsys):
 
 
 def test_generating_with_an_encoder_says_what_it_is_for(folder):
-    with pytest.raises(UnsupportedError, match="does not generate"):
+    with pytest.raises(UnsupportedError, match="writes no text"):
         LLM(folder)
     with pytest.raises(UnsupportedError, match="makes no vectors"):
         load_encoder(Checkpoint.open(ASSETS / "default"))
