@@ -11,7 +11,12 @@ from paredown.models.hub.hub_name import HubName
 
 CONFIG_NAME = "config.json"
 # Matches every small file that describes the model. Weights are selected one by one.
-_SMALL = re.compile(r"[^/]+\.(json|jinja|txt|model)|additional_chat_templates/[^/]+\.jinja")
+_SMALL = re.compile(
+    r"[^/]+\.(json|jinja|txt|model)|additional_chat_templates/[^/]+\.jinja"
+    r"|artifact\.metadata|\d+_\w+/config\.json"
+)
+# The weights of an encoder's modules, in folders of their own.
+_MODULE_WEIGHTS = re.compile(r"\d+_\w+/model\.safetensors")
 _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
 # The mark of weights for pictures and sound, beside the language model's.
 _PROJECTOR = "mmproj"
@@ -19,18 +24,20 @@ _SHOWN = 12
 
 
 def small_files(names: Collection[str]) -> list[str]:
-    """Returns config, tokenizer, templates, proofs and licences; never code, pictures or other
-    weights."""
+    """Returns config, tokenizer, templates, proofs, licences and the configs of an encoder's
+    modules; never code, pictures or other weights."""
     return sorted(name for name in names if _SMALL.fullmatch(name))
 
 
 def weight_files(name: HubName, names: Collection[str], folder: Path) -> list[str]:
-    """Returns the safetensors files that `models/files/shards.py` would read. An index, if any,
-    must already be in `folder`. Raises HubError for a repository without any."""
+    """Returns the safetensors files that `models/files/shards.py` would read, after those of an
+    encoder's modules. An index, if any, must already be in `folder`. Raises HubError for a
+    repository without any."""
+    of_modules = sorted(one for one in names if _MODULE_WEIGHTS.fullmatch(one))
     if SINGLE_NAME in names:
-        return [SINGLE_NAME]
+        return [*of_modules, SINGLE_NAME]
     if INDEX_NAME in names:
-        return shards(folder / INDEX_NAME)
+        return [*of_modules, *shards(folder / INDEX_NAME)]
     raise HubError(
         f"{name.repository} holds no weights in safetensors form",
         seen=_shown(names),
