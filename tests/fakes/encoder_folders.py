@@ -7,6 +7,7 @@ from typing import Any
 from tokenizers import processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from fakes.small_tokenizers import NAMES, byte_level
 from fakes.tiny_encoders import variant, widened
 from fakes.word_tokenizer import NUM_WORDS, word_library, write_word_tokenizer
 
@@ -63,11 +64,24 @@ def write_splade(folder: Path) -> PreTrainedModel:
     return model
 
 
-def write_decoder(folder: Path) -> PreTrainedModel:
+def write_byte_decoder(folder: Path) -> PreTrainedModel:
+    """Writes the same decoder over bytes, which GGUF has a tokenizer for: </s> is 1."""
+    library = byte_level()
+    model = write_decoder(folder, vocab_size=library.get_vocab_size())
+    library.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
+    library.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **NAMES}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return model
+
+
+def write_decoder(folder: Path, vocab_size: int = NUM_WORDS) -> PreTrainedModel:
     """Writes a decoder whose vectors are those of the end token, which the tokenizer's
     post-processor appends."""
     config = LlamaConfig(
-        vocab_size=NUM_WORDS,
+        vocab_size=vocab_size,
         hidden_size=64,
         intermediate_size=96,
         num_hidden_layers=2,

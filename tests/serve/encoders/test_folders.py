@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer as Library
 from transformers import PreTrainedModel
 
 from drivers.encoder_server import RunningEncoder, encoder_server
-from fakes.encoder_folders import write_bert, write_decoder, write_settings
+from fakes.encoder_folders import write_bert, write_byte_decoder, write_decoder, write_settings
 from fakes.word_tokenizer import word_library
-from paredown import Encoder
+from paredown import Encoder, convert_checkpoint
 from paredown.engine.build_encoder import build_encoder
 from paredown.engine.encode.encoder_model import encodes
 from paredown.errors import CheckpointError, ConfigError
@@ -72,6 +73,29 @@ def test_a_decoders_vector_is_that_of_the_end_token(tmp_path, executor):
             expected = token_vectors(model, ids)[-1]
             row = np.array(found["data"][0]["embedding"], np.float32)
             assert np.abs(row - expected / np.linalg.norm(expected)).max() < 1e-4
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_gguf_file_has_the_same_end_token_and_vector(tmp_path, executor):
+    folder, file = tmp_path / "folder", tmp_path / "file.gguf"
+    folder.mkdir()
+    model = write_byte_decoder(folder)
+    convert_checkpoint(folder, file, "gguf")
+    library = Library.from_file(str(folder / "tokenizer.json"))
+    found = []
+    for path in (folder, file):
+        with serving(path, executor) as server:
+            for text in ("test", "test</s>"):
+                status, reply = server.post("/v1/embeddings", input=text)
+                ids = library.encode(text).ids
+                assert ids[-1] == 1
+                assert (status, reply["usage"]["prompt_tokens"]) == (200, len(ids))
+                row = np.array(reply["data"][0]["embedding"], np.float32)
+                expected = token_vectors(model, ids)[-1]
+                assert np.abs(row - expected / np.linalg.norm(expected)).max() < 1e-4
+                found.append(row)
+    assert (found[0] == found[2]).all()
+    assert (found[1] == found[3]).all()
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -31,6 +31,7 @@ from paredown.models.gguf.special_tokens import (
 )
 from paredown.models.gguf.tokenizer import (
     ADD_BOS,
+    ADD_EOS,
     CHAT_TEMPLATE,
     JSON,
     MERGES,
@@ -220,10 +221,16 @@ def _special_tokens(
     found: dict[str, Value] = {ADD_BOS: tokenizer.add_bos}
     if tokenizer.bos_token_id is not None:
         found[BOS] = np.uint32(tokenizer.bos_token_id)
-    ids = set(tokenizer.eos_token_ids)
+    ids, suffix = set(tokenizer.eos_token_ids), tokenizer.prompt_suffix
+    if len(suffix) > 1:
+        raise _unsupported("several tokens behind a text", [tokens[one] for one in suffix])
+    if suffix:
+        # llama.cpp puts the first of the end tokens behind a text: embedders take its vector.
+        found[ADD_EOS] = True
+        ids |= {*suffix}
     configured = read_json_object(path / "config.json").get("eos_token_id")
     first = configured[0] if isinstance(configured, list) and configured else configured
-    ordered = sorted(ids, key=lambda token_id: (token_id != first, token_id))
+    ordered = sorted(ids, key=lambda one: (one not in suffix, one != first, one))
     found |= {key: np.uint32(one) for key, one in zip((EOS, EOT), ordered, strict=False)}
     named = {key: plain_value(value) for key, value in found.items()}
     there = set(end_ids(tokens, Fields(named, str(path))))
