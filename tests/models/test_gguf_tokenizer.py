@@ -107,7 +107,7 @@ def test_more_ends_than_gguf_names_are_said(tmp_path: Path) -> None:
     [
         ({"pre_tokenizer": {"type": "Whitespace"}}, "no rule"),
         ({"normalizer": {"type": "Lowercase"}}, "normalizer"),
-        ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}, "not BPE"),
+        ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}, "neither BPE"),
     ],
 )
 def test_what_llama_cpp_has_no_like_of_is_refused(

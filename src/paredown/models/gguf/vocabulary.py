@@ -23,6 +23,7 @@ from paredown.models.gguf.special_tokens import (
     EOS,
     EOT,
     NORMAL,
+    SEPARATOR,
     UNKNOWN,
     UNKNOWN_TYPE,
     UNUSED,
@@ -42,6 +43,7 @@ from paredown.models.gguf.tokenizer import (
     TOKENS,
     TYPES,
 )
+from paredown.models.gguf.word_piece import word_piece_metadata
 from paredown.models.gguf.words import (
     DIGIT_PATTERN,
     GPT2_PATTERN,
@@ -78,9 +80,12 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     library = json.loads(tokenizer.to_json())
     notes = _drop_rowless(library, path, vocab_size)
     model = library.get("model")
-    if not isinstance(model, dict) or model.get("type") != "BPE":
-        raise _unsupported("a model that is not BPE", model)
+    if not isinstance(model, dict) or model.get("type") not in ("BPE", "WordPiece"):
+        raise _unsupported("a model that is neither BPE nor WordPiece", model)
     tokens, types = _tokens(library, model, vocab_size)
+    if model["type"] == "WordPiece":
+        pieces = _word_piece(tokenizer, library, model, tokens)
+        return GGUFVocabulary(metadata={TYPES: types, **pieces}, notes=tuple(notes))
     metadata: dict[str, Value] = {TOKENS: tokens, TYPES: types}
     rule = LlamaCppRule(pre="")
     if model.get("byte_fallback"):
@@ -98,6 +103,29 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     notes += lost
     notes += [] if rule.difference is None else [rule.difference]
     return GGUFVocabulary(metadata=metadata, notes=tuple(notes))
+
+
+def _word_piece(
+    tokenizer: Tokenizer,
+    library: Mapping[str, object],
+    model: Mapping[str, object],
+    tokens: list[str],
+) -> dict[str, Value]:
+    """Returns the metadata of BERT's tokenizer, with the tokens around a text."""
+    found = word_piece_metadata(library, model, tokens)
+    ends = tokenizer.prompt_prefix, tokenizer.prompt_suffix
+    unknown = str(model.get("unk_token"))
+    if found is None or [len(one) for one in ends] != [1, 1] or unknown not in tokens:
+        raise _unsupported("pieces of words that are not put together as BERT's", model["type"])
+    return {
+        **found,
+        MODEL: "bert",
+        UNKNOWN: np.uint32(tokens.index(unknown)),
+        BOS: np.uint32(ends[0][0]),
+        SEPARATOR: np.uint32(ends[1][0]),
+        ADD_BOS: True,
+        JSON: json.dumps(library, ensure_ascii=False),
+    }
 
 
 def _drop_rowless(library: dict[str, object], path: Path, vocab_size: int) -> list[str]:
@@ -247,5 +275,5 @@ def _unsupported(what: str, seen: object) -> UnsupportedError:
         f"the tokenizer cannot be written as GGUF: it has {what}",
         seen=quoted(seen, 200),
         remedy="Written are byte-level BPE in the words of GPT-2, Llama 3, Qwen2 and the packaged "
-        "models, and SentencePiece BPE.",
+        "models, SentencePiece BPE, and BERT's WordPiece.",
     )

@@ -1,5 +1,5 @@
 """Converts a GGUF file's WordPiece tokenizer (`tokenizer.ggml.model` bert) to parts of
-tokenizer.json.
+tokenizer.json, and back.
 
 In the file, SPACE marks tokens that begin a word; tokens that continue one are plain. The library
 does the opposite and marks those that continue.
@@ -12,6 +12,7 @@ from paredown.models.families.fields import Fields
 # SentencePiece's space.
 SPACE = "▁"
 _GOES_ON = "##"
+_TOKENS = "tokenizer.ggml.tokens"
 _LOWERCASE, _STRIP_ACCENTS = (
     f"tokenizer.ggml.normalizer.{name}" for name in ("lowercase", "strip_accents")
 )
@@ -58,6 +59,43 @@ def word_piece(
     }
 
 
+def word_piece_metadata(
+    library: Mapping[str, object], model: Mapping[str, object], tokens: Sequence[str]
+) -> dict[str, str | bool | list[str]] | None:
+    """Returns the tokens and the normalizer's flags of a tokenizer.json, by their keys; None for a
+    tokenizer that is not like BERT's. `tokens` are in the order of their ids."""
+    normalizer, added = library.get("normalizer"), library.get("added_tokens")
+    is_berts = (
+        isinstance(normalizer, Mapping)
+        and normalizer.get("type") == "BertNormalizer"
+        and normalizer.get("clean_text") is True
+        and normalizer.get("handle_chinese_chars") is True
+        and library.get("pre_tokenizer") == {"type": "BertPreTokenizer"}
+        and model.get("continuing_subword_prefix") == _GOES_ON
+    )
+    special = [str(one["content"]) for one in added] if isinstance(added, list) else []
+    if not is_berts or not all(map(_is_bracketed, special)):
+        return None
+    assert isinstance(normalizer, Mapping)
+    is_lower = normalizer.get("lowercase") is True
+    strips = normalizer.get("strip_accents")
+    return {
+        _TOKENS: [_file_token(token) for token in tokens],
+        _LOWERCASE: is_lower,
+        _STRIP_ACCENTS: is_lower if strips is None else strips is True,
+    }
+
+
+def _is_bracketed(token: str) -> bool:
+    return token.startswith("[") and token.endswith("]")
+
+
+def _file_token(token: str) -> str:
+    if _is_bracketed(token):
+        return token
+    return token[len(_GOES_ON) :] if token.startswith(_GOES_ON) else f"{SPACE}{token}"
+
+
 def _around(tokens: Sequence[str], ends: tuple[int, int]) -> dict[str, object]:
     """Returns the post-processor of BERT: [CLS] text [SEP], and for a pair [CLS] first [SEP] second
     [SEP], whose second part has type 1."""
@@ -81,6 +119,4 @@ def _around(tokens: Sequence[str], ends: tuple[int, int]) -> dict[str, object]:
 def _library_token(token: str) -> str:
     if token.startswith(SPACE):
         return token[len(SPACE) :]
-    if token.startswith("[") and token.endswith("]"):
-        return token
-    return f"{_GOES_ON}{token}"
+    return token if _is_bracketed(token) else f"{_GOES_ON}{token}"
