@@ -91,7 +91,8 @@ def measure(case: SpeedCase, folder: Path, num_threads: int, num_rounds: int) ->
     """Alternates between searches and readings of as many bytes as the index has."""
     searches, num_bytes, num_vectors = _searches(case, folder, num_threads)
     num_read = num_bytes // _READ_MULTIPLE * _READ_MULTIPLE
-    search_s, read_s = [], []
+    products = 2 * num_vectors * case.num_dims * max(1, case.query_tokens)
+    search_s, read_s, products_s = [], [], []
     for _ in range(num_rounds + 1):
         taken = []
         for _ in range(SEARCHES):
@@ -101,24 +102,21 @@ def measure(case: SpeedCase, folder: Path, num_threads: int, num_rounds: int) ->
         search_s.append(statistics.median(taken))
         rates = _core.measure_bandwidth(chosen_isa(), num_threads, num_read)
         read_s.append(num_bytes / statistics.median(rates))
-    search_s, read_s = search_s[1:], read_s[1:]  # the first round warms up
-    peak = max(_core.measure_peak(chosen_isa(), num_threads, _UNITS[case.dtype]))
-    products = 2 * num_vectors * case.num_dims * max(1, case.query_tokens)
-    ratios = [own / read for own, read in zip(search_s, read_s, strict=True)]
+        peaks = _core.measure_peak(chosen_isa(), num_threads, case.dtype)
+        products_s.append(products / statistics.median(peaks))
+    # The first round warms up.
+    ratios = [own / read for own, read in zip(search_s[1:], read_s[1:], strict=True)]
     return Speed(
         case=case,
         num_bytes=num_bytes,
         num_vectors=num_vectors,
-        search_s=statistics.median(search_s),
-        read_s=statistics.median(read_s),
-        products_s=products / peak,
+        search_s=statistics.median(search_s[1:]),
+        read_s=statistics.median(read_s[1:]),
+        products_s=statistics.median(products_s[1:]),
         ratio=statistics.median(ratios),
         ratio_least=min(ratios),
         ratio_most=max(ratios),
     )
-
-
-_UNITS = {"fp32": "fp32", "bf16": "bf16", "int8": "int8"}
 
 
 def _searches(
