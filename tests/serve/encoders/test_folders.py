@@ -63,6 +63,16 @@ def test_padding_has_no_say_in_a_vector(tmp_path, executor, pooling, side):
             assert np.abs(row - expected / np.linalg.norm(expected)).max() < 1e-4
 
 
+def test_a_text_has_the_same_bits_alone_and_in_any_batch(tmp_path):
+    write_bert(tmp_path)
+    texts = ["a b c d e "[: 2 * (1 + number % 5)] * (1 + number % 4) for number in range(33)]
+    with serving(tmp_path, "native") as server:
+        together = server.embed(texts)
+        assert (server.embed(texts[::-1])[::-1] == together).all()
+        for text, row in zip(texts, together, strict=True):
+            assert (server.embed(text)[0] == row).all()
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_decoders_vector_is_that_of_the_end_token(tmp_path, executor):
     model = write_decoder(tmp_path)
@@ -115,6 +125,18 @@ def test_a_cross_encoder_scores_as_transformers_does(tmp_path, executor):
         ranked = server.rank("a b", ["c", "d e f"])
         order = [one["index"] for one in ranked]
         assert order == sorted(range(2), key=lambda index: -expected[index])
+
+
+@pytest.mark.parametrize("kind", ["single_label_classification", "multi_label_classification"])
+def test_labels_have_the_probabilities_of_transformers(tmp_path, kind):
+    model = write_bert(tmp_path, "labels", num_labels=3, problem_type=kind)
+    with torch.inference_mode():
+        logits = model(torch.tensor([word_library().encode("a b").ids])).logits[0]
+    alone = logits.sigmoid() if kind.startswith("multi") else logits.softmax(-1)
+    with serving(tmp_path, "native") as server:
+        found = server.post("/v1/classify", input="a b")[1]["data"][0]
+    assert found["probs"] == pytest.approx(alone.tolist(), abs=1e-4)
+    assert found["label"] == f"LABEL_{int(alone.argmax())}"
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

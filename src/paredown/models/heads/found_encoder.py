@@ -146,8 +146,9 @@ def _classifier(folder: _Folder) -> FoundEncoder:
 
 
 def _activation(folder: _Folder, num_labels: int) -> ScoreActivation:
-    """Returns what a cross-encoder's numbers pass: what its files name, else a sigmoid where there
-    is one number, as in sentence-transformers."""
+    """Returns what a classifier's numbers pass: what its files name, else a sigmoid where there is
+    one number, as in sentence-transformers, or where several labels may hold, as in
+    Transformers."""
     config = folder.fields.config
     own = config.get("sentence_transformers")
     names = (
@@ -157,7 +158,8 @@ def _activation(folder: _Folder, num_labels: int) -> ScoreActivation:
     )
     name = next((one for one in names if one is not None), None)
     if name is None:
-        return "sigmoid" if num_labels == 1 else "identity"
+        are_apart = config.get("problem_type") == "multi_label_classification"
+        return "sigmoid" if num_labels == 1 or are_apart else "identity"
     kind = str(name).rpartition(".")[2]
     if kind not in _ACTIVATIONS:
         raise UnsupportedError(
