@@ -134,7 +134,8 @@ def _tokenizer(
     elif kind == "llama":
         parts = _sentence_piece(metadata, tokens, fields)
     elif kind == "bert":
-        ends = (token_id(fields, BOS, len(tokens)), token_id(fields, SEPARATOR, len(tokens)))
+        named = [key for key in (BOS, SEPARATOR) if fields.config.get(key) is not None]
+        ends = [token_id(fields, key, len(tokens)) for key in named]
         parts = word_piece(tokens, _unknown(tokens, fields), ends, fields)
     elif kind == "t5":
         scores = _numbers(metadata, SCORES, fields.where, len(tokens), 0.0).tolist()

@@ -21,10 +21,10 @@ _MAX_WORD_CHARACTERS = 1 << 20
 
 
 def word_piece(
-    tokens: Sequence[str], unknown: str, ends: tuple[int, int], fields: Fields
+    tokens: Sequence[str], unknown: str, ends: Sequence[int], fields: Fields
 ) -> dict[str, object]:
     """Returns the parts. `unknown` is the token for words that cannot be put together, and `ends`
-    are the tokens before a text and behind it."""
+    are the tokens before a text and behind it; a file that names none, or one, puts none there."""
     vocabulary = {_library_token(token): place for place, token in enumerate(tokens)}
     # Whatever its form, this token is never a piece of a word.
     vocabulary[unknown] = vocabulary.pop(_library_token(unknown))
@@ -47,7 +47,7 @@ def word_piece(
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": _around(tokens, ends),
+        "post_processor": _around(tokens, ends) if len(ends) == 2 else None,
         "decoder": {"type": "WordPiece", "prefix": _GOES_ON, "cleanup": True},
         "model": {
             "type": "WordPiece",
@@ -96,7 +96,7 @@ def _file_token(token: str) -> str:
     return token[len(_GOES_ON) :] if token.startswith(_GOES_ON) else f"{SPACE}{token}"
 
 
-def _around(tokens: Sequence[str], ends: tuple[int, int]) -> dict[str, object]:
+def _around(tokens: Sequence[str], ends: Sequence[int]) -> dict[str, object]:
     """Returns the post-processor of BERT: [CLS] text [SEP], and for a pair [CLS] first [SEP] second
     [SEP], whose second part has type 1."""
     first, last = ({"id": tokens[one], "ids": [one], "tokens": [tokens[one]]} for one in ends)
