@@ -155,10 +155,15 @@ def test_pruned_encoders_have_zeros_and_still_resemble_the_original(
 
 
 @pytest.mark.parametrize(
-    "step", [CutNeurons(share=0.25), CutLayers(num=1)], ids=["neurons", "layers"]
+    "step",
+    [CutNeurons(share=0.25), CutHeads(share=0.25), CutLayers(num=1)],
+    ids=["neurons", "heads", "layers"],
 )
 def test_cut_encoders_are_smaller_and_whole(
-    step: CutNeurons | CutLayers, source: Checkpoint, calibration: Calibration, tmp_path: Path
+    step: CutNeurons | CutHeads | CutLayers,
+    source: Checkpoint,
+    calibration: Calibration,
+    tmp_path: Path,
 ) -> None:
     made = cut(source, tmp_path / "out", [step], calibration)
     written = Checkpoint.open(made.path)
@@ -166,6 +171,7 @@ def test_cut_encoders_are_smaller_and_whole(
     assert written.spec.head == source.spec.head
     cosine = torch.nn.functional.cosine_similarity(vector(written), vector(source), dim=0)
     assert cosine > 0.5
+    assert any("head_dim" in note for note in made.notes) == isinstance(step, CutHeads)
 
 
 def test_compensation_brings_cut_heads_nearer(
@@ -186,4 +192,3 @@ def test_compensation_brings_cut_heads_nearer(
 def test_scores_of_predictions_are_refused(source: Checkpoint, calibration: Calibration) -> None:
     with pytest.raises(UnsupportedError, match="gradients of predicted tokens"):
         cut(source, Path("out"), [CutNeurons(share=0.25, score="taylor")], calibration)
-    assert CutHeads(share=0.25).check(source.spec).layers[0].attention.num_heads == 3

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fakes.tiny_encoders import variant
 from fakes.tiny_models import VARIANTS
 from paredown.compress.quantize.rescale import (
     columns_of_channels,
@@ -13,8 +14,11 @@ from paredown.compress.quantize.rescale import (
     rescale,
     to_columns,
 )
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.read import load_layer
 from paredown.models.decoder.smoothing import (
     SmoothingPair,
+    input_pairs,
     norm_pairs,
     pairs_left_out,
     smoothing_pairs,
@@ -95,6 +99,20 @@ def test_what_cannot_be_smoothed_is_said(tmp_path: Path) -> None:
     assert pairs_left_out(relu) == ()
     (note,) = pairs_left_out(gelu)
     assert "gelu" in note
+
+
+def test_post_norm_layers_pass_factors_from_v_to_o_alone(tmp_path: Path) -> None:
+    variant("bert")(tmp_path)
+    source = Checkpoint.open(tmp_path)
+    layer = load_layer(source, 0).double()
+    (pair,) = smoothing_pairs(layer.spec)
+    assert (pair,) == input_pairs(layer.spec)
+    assert (pair.producer, pair.consumers) == ("v", ("o",))
+    assert any("residual" in note for note in pairs_left_out(layer.spec))
+    x_BTD = torch.randn(2, 7, source.spec.hidden_size, dtype=torch.float64)
+    expected = layer(x_BTD, *layer.positions(7))
+    rescale(layer, pair, random_scales(layer.v.weight.shape[0]), "fp32")
+    torch.testing.assert_close(layer(x_BTD, *layer.positions(7)), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_replaced_weights_come_back_whatever_happens(tmp_path: Path) -> None:

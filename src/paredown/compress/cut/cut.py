@@ -17,6 +17,7 @@ from paredown.compress.calibrate.workspace import open_workspace, workspace_path
 from paredown.compress.compress import check_values
 from paredown.compress.cut.cut_tensors import CutTensors
 from paredown.compress.cut.cut_walk import CutPlan, Walked, walk
+from paredown.compress.cut.heads import CutHeads
 from paredown.compress.cut.layers import CutLayers
 from paredown.compress.cut.method import Cut, CutResult
 from paredown.compress.encoder_recipe import check_encoder_cuts
@@ -105,7 +106,7 @@ def cut(
                 report(what, _WALK_SHARE * (number + share) / len(steps))
 
             walked = walk(plan, workspace, part)
-            notes += [*workspace.notes, *_filled(left, walked)]
+            notes += [*workspace.notes, *_filled(left, walked), *_unread(left, step)]
             left = _cut_checkpoint(left, walked)
         report("writing", _WALK_SHARE)
         written = _write(left, output, overwrite, (notes, finish))
@@ -161,6 +162,17 @@ def _filled(source: Checkpoint, walked: Walked) -> list[str]:
     return [
         f"compensation filled the zeros of {num_filled} pruned modules: prune after cutting, or "
         "cut without it (compensation: null)"
+    ]
+
+
+def _unread(source: Checkpoint, step: Cut) -> list[str]:
+    """Returns a note where other programs do not read the size of a head."""
+    norms = source.spec.layers[0].norms
+    if not isinstance(step, CutHeads) or norms.attention_sum is None or not step.share:
+        return []
+    return [
+        f"Transformers reads no head_dim for {source.spec.family}: only paredown loads encoders "
+        "without some of their heads"
     ]
 
 

@@ -46,6 +46,7 @@ CONFIG_FIELDS = {
     "hidden_size": "hidden_size",
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
+    "head_dim": "head_dim",
     "mlp_size": "intermediate_size",
     "max_positions": "max_position_embeddings",
 }
@@ -77,7 +78,8 @@ def post_norm_spec(
         attention=Attention(
             num_heads=num_heads,
             num_kv_heads=num_heads,
-            head_dim=even_heads(hidden_size, num_heads),
+            # A model without some of its heads says how large they are.
+            head_dim=fields.optional_integer("head_dim") or even_heads(hidden_size, num_heads),
             rotary=None,
             is_causal=False,
             qkv_bias=True,
