@@ -56,6 +56,7 @@ RECIPES = (
     "w8a8",
     FINER_V.name,
     "smoothquant-w8a8",
+    "qad-rtn-w8a8-60000",
     "w8a8-static",
     "smoothquant-w8a8-static",
     "smoothquant-o3",
