@@ -21,6 +21,7 @@ namespace paredown {
 namespace {
 
 using Numbers = const std::vector<int32_t>&;
+using Vectors = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Logits = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // A view of an object's memory, given back at its end.
@@ -75,10 +76,13 @@ class PageTable {
 };
 
 void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers num_logits,
-          const nb::list& pages, Numbers num_released, Numbers text_lengths, Logits logits) {
+          const nb::list& pages, Numbers num_released, Numbers text_lengths,
+          const nb::list& cross_pages, Numbers cross_lengths, Logits logits) {
   const PageTable table(pages);
-  const StepInput input{tokens,          starts,        lengths,      num_logits,
-                        table.offsets(), table.pages(), num_released, text_lengths};
+  const PageTable across(cross_pages);
+  const StepInput input{tokens,          starts,           lengths,       num_logits,
+                        table.offsets(), table.pages(),    num_released,  text_lengths,
+                        cross_lengths,   across.offsets(), across.pages()};
   model.check(input);
   int64_t num_rows = 0;
   for (int32_t count : input.num_logits) num_rows += count;
@@ -88,6 +92,18 @@ void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers
   }
   nb::gil_scoped_release release;
   model.step(input, logits.data());
+}
+
+void write_cross(Model& model, Vectors vectors, Numbers lengths, const nb::list& pages) {
+  const PageTable table(pages);
+  if (static_cast<int64_t>(vectors.shape(1)) != model.config().hidden_size) {
+    throw std::invalid_argument("vectors must be [tokens, hidden_size]");
+  }
+  const CrossInput input{vectors.data(), static_cast<int64_t>(vectors.shape(0)), lengths,
+                         table.offsets(), table.pages()};
+  model.check(input);
+  nb::gil_scoped_release release;
+  model.write_cross(input);
 }
 
 EncodeOutput encode_output(const std::string& name) {
@@ -138,7 +154,9 @@ std::vector<std::vector<int32_t>> drafts(Model& model, Numbers tokens, Numbers s
 void bind_steps(nb::class_<Model>& model) {
   model.def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
             nb::arg("num_logits"), nb::arg("pages"), nb::arg("num_released"),
-            nb::arg("text_lengths"), nb::arg("logits"));
+            nb::arg("text_lengths"), nb::arg("cross_pages"), nb::arg("cross_lengths"),
+            nb::arg("logits"));
+  model.def("write_cross", write_cross, nb::arg("vectors"), nb::arg("lengths"), nb::arg("pages"));
   model.def("encode", encode, nb::arg("tokens"), nb::arg("types"), nb::arg("lengths"),
             nb::arg("num_unseen"), nb::arg("output"));
   model.def("write_drafts", drafts, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),

@@ -100,6 +100,8 @@ LayerConfig read_layer(nb::handle dict) {
   Fields fields(dict, "a layer");
   LayerConfig layer{};
   layer.attention = read_attention(fields.take("attention"));
+  const nb::object cross = fields.take("cross");
+  if (!cross.is_none()) layer.cross = read_attention(cross);
   const nb::object mlp = fields.take("mlp");
   if (!mlp.is_none()) layer.mlp = read_mlp(mlp);
   const nb::object experts = fields.take("experts");

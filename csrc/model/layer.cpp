@@ -53,6 +53,12 @@ std::vector<LinearSlot> linear_slots(const ModelConfig& config, std::vector<Laye
     writer.add("qkv", layers[i].qkv, attention.q_size() + 2 * attention.kv_size(),
                config.hidden_size);
     writer.add("o", layers[i].out, config.hidden_size, attention.q_size());
+    if (layer.cross) {
+      const AttentionConfig& cross = *layer.cross;
+      writer.add("cross_q", layers[i].cross_query, cross.q_size(), config.hidden_size);
+      writer.add(kCrossKvRole, layers[i].cross_kv, 2 * cross.kv_size(), config.hidden_size);
+      writer.add("cross_o", layers[i].cross_out, config.hidden_size, cross.q_size());
+    }
     if (layer.mlp) writer.add_mlp("", *layer.mlp, layers[i].up, layers[i].down);
     if (layer.experts) writer.add_experts(*layer.experts, layers[i].moe);
   }

@@ -27,16 +27,22 @@ struct Layer {
   ByNorm<Norm> norms;
   LinearGroup qkv;
   LinearGroup out;
+  LinearGroup cross_query;  // where the layer has cross-attention
+  LinearGroup cross_kv;     // of an encoder's vectors
+  LinearGroup cross_out;
   LinearGroup up;  // gate and up side by side when gated
   LinearGroup down;
   MoeMlp moe;  // in the place of up and down where the layer has experts
   // [keys, values][kv heads]; 0 until they are set.
   std::vector<float> kv_scales;
-  int64_t kv_offset = 0;                 // of the layer's pages
-  AttentionRunner* attention = nullptr;  // shared by the layers of one shape
-  RotaryTable* rotary = nullptr;         // shared by those of the same turns; null: none
+  int64_t kv_offset = 0;                       // of the layer's pages
+  AttentionRunner* attention = nullptr;        // shared by the layers of one shape
+  AttentionRunner* cross_attention = nullptr;  // null: there is none
+  RotaryTable* rotary = nullptr;               // shared by those of the same turns; null: none
 };
 
+// What makes keys and values of an encoder's vectors: once for a text, in no step.
+inline constexpr const char* kCrossKvRole = "cross_kv";
 // The embedding, where it is packed as a linear layer.
 inline constexpr const char* kEmbeddingRole = "embedding";
 

@@ -55,8 +55,13 @@ void Model::add_layer(const LayerConfig& config) {
   }
   if (config.experts) layer.moe.experts.resize(static_cast<size_t>(config.experts->num));
   layer.kv_scales.resize(static_cast<size_t>(2 * config.attention.num_kv_heads));
-  const AttentionShape shape = attention_shape(config_, config);
+  const AttentionShape shape = attention_shape(config.attention, config_.num_sinks);
   layer.attention = &attentions_.try_emplace(shape, kernels_, pool_, shape).first->second;
+  if (config.cross) {
+    const AttentionShape across = attention_shape(*config.cross, 0);
+    layer.cross_attention =
+        &cross_attentions_.try_emplace(across, kernels_, pool_, across).first->second;
+  }
   layer.rotary = rotary_table(config.attention);
 }
 
@@ -116,6 +121,7 @@ void Model::check(const StepInput& input) {
   if (num_tokens != static_cast<int64_t>(input.tokens.size())) {
     fail("the slices do not add up to the tokens");
   }
+  check_cross(input);
 }
 
 void Model::check_released(const StepInput& input, size_t slice) const {
@@ -163,6 +169,7 @@ int64_t Model::step_bytes() const {
   int64_t sum = linears_.num_bytes() + experts_.num_bytes() + text_kv_.num_bytes();
   if (head_ != nullptr) sum += head_->num_bytes();
   for (const auto& [shape, attention] : attentions_) sum += attention.num_bytes();
+  for (const auto& [shape, attention] : cross_attentions_) sum += attention.num_bytes();
   for (const RotaryTable& table : rotary_tables_) sum += table.num_bytes();
   for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &sink_queries_}) {
     sum += buffer->num_bytes();

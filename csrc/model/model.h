@@ -58,6 +58,10 @@ struct StepInput {
   // [S] tokens of the whole texts as far as they are known; empty: each ends with its slice. Read
   // where ModelConfig::switch_tokens is set.
   std::span<const int32_t> text_lengths = {};
+  // Where layers have cross-attention: what `write_cross` wrote of the text that a slice reads.
+  std::span<const int32_t> cross_lengths = {};  // [S] tokens
+  std::span<const int32_t> cross_offsets = {};  // [S + 1] into cross_pages
+  std::span<const int32_t> cross_pages = {};
 };
 
 // Whole texts, one after the other.
@@ -68,6 +72,15 @@ struct EncodeInput {
   // [texts] last tokens that see the others and that no token sees; empty: there are none. Read
   // where a token sees later ones.
   std::span<const int32_t> num_unseen = {};
+};
+
+// Vectors of whole texts, one after the other, and the pages for their keys and values.
+struct CrossInput {
+  const float* vectors;  // [num_rows][hidden_size]
+  int64_t num_rows;
+  std::span<const int32_t> lengths;       // [texts]
+  std::span<const int32_t> page_offsets;  // [texts + 1] into pages
+  std::span<const int32_t> pages;
 };
 
 // What the head makes of the texts, or the vectors of their tokens after the final norm.
@@ -124,6 +137,11 @@ class Model {
   // logits: [sum of num_logits][vocab_size]. The input must have passed `check`.
   void step(const StepInput& input, float* logits);
 
+  // As `check`, for `write_cross`.
+  void check(const CrossInput& input);
+  // Writes the keys and values of all layers' cross-attention. The input must have passed `check`.
+  void write_cross(const CrossInput& input);
+
   // As `check`, for `encode`.
   void check(const EncodeInput& input, EncodeOutput output);
   // Rows of what `encode` gives, and numbers of a row.
@@ -147,6 +165,14 @@ class Model {
   void embed_rows(std::span<const int32_t> tokens, std::span<const int32_t> types);
   void turn(int64_t t);
   void project_heads(int64_t index);
+  bool has_cross() const;
+  void check_cross(const StepInput& input) const;
+  void check_cross_pages(std::span<const int32_t> lengths, std::span<const int32_t> page_offsets,
+                         std::span<const int32_t> pages) const;
+  void project_cross(int64_t index, const CrossInput& input, const Range& rows);
+  void plan_cross(const StepInput& input, std::span<const int32_t> num_tokens);
+  void run_cross(int64_t index);
+  OutputRows wide_rows() const;
   void mix_layer(int64_t index);
   void encode_group(const EncodeInput& group, EncodeOutput output, float* vectors);
   void check_unseen(const EncodeInput& input) const;
@@ -200,6 +226,7 @@ class Model {
   ThreadPool pool_;
   LinearRunner linears_;
   std::map<AttentionShape, AttentionRunner> attentions_;
+  std::map<AttentionShape, AttentionRunner> cross_attentions_;
   std::list<RotaryTable> rotary_tables_;
   int64_t kept_window_;
   ExpertRunner experts_;
@@ -232,11 +259,12 @@ class Model {
   RowSizes sizes_;
   std::vector<Row> rows_;
   std::vector<AttentionSlice> slices_;
-  AlignedBuffer hidden_;        // [T][hidden]
-  AlignedBuffer wide_;          // [T][wide]: q, k, v; gate, up; what a sublayer adds
-  AlignedBuffer attended_;      // [T][wide], heads used
-  AlignedBuffer activated_;     // [T][wide], intermediate used
-  AlignedBuffer sink_queries_;  // [T][heads], with cosines and sines of their own
+  std::vector<AttentionSlice> cross_slices_;  // where layers have cross-attention
+  AlignedBuffer hidden_;                      // [T][hidden]
+  AlignedBuffer wide_;                        // [T][wide]: q, k, v; gate, up; what a sublayer adds
+  AlignedBuffer attended_;                    // [T][wide], heads used
+  AlignedBuffer activated_;                   // [T][wide], intermediate used
+  AlignedBuffer sink_queries_;                // [T][heads], with cosines and sines of their own
 };
 
 }  // namespace paredown

@@ -58,8 +58,26 @@ void check_experts(const ExpertConfig& experts) {
   check_row(2, std::max(experts.size, experts.shared_size), "an expert");
 }
 
+void check_cross(const LayerConfig& layer) {
+  const AttentionConfig& cross = *layer.cross;
+  check_attention(cross);
+  if (cross.num_kv_heads != layer.attention.num_kv_heads ||
+      cross.head_dim != layer.attention.head_dim) {
+    fail("cross-attention has the key heads of attention, whose pages it shares");
+  }
+  if (cross.is_causal || cross.window != 0 || cross.max_distance != 0 || cross.soft_cap != 0.0f ||
+      cross.growth_beta != 0.0f || !cross.inverse_frequencies.empty()) {
+    fail("cross-attention knows no positions");
+  }
+  if (layer.residual != Residual::kSequential || layer.residual_multiplier != 1.0f ||
+      layer.kv.is_static) {
+    fail("a layer with cross-attention is sequential and finds the scales of its keys itself");
+  }
+}
+
 void check_layer(const LayerConfig& layer) {
   check_attention(layer.attention);
+  if (layer.cross) check_cross(layer);
   if (layer.mlp.has_value() == layer.experts.has_value()) {
     fail("a layer has either an MLP or experts");
   }
@@ -159,7 +177,12 @@ void check_config(const ModelConfig& config) {
     fail("positions are counted in 31 bits");
   }
   if (config.layers.empty()) fail("a model has at least one layer");
-  for (const LayerConfig& layer : config.layers) check_layer(layer);
+  for (const LayerConfig& layer : config.layers) {
+    check_layer(layer);
+    if (layer.cross.has_value() != config.layers.front().cross.has_value()) {
+      fail("all layers have cross-attention, or none");
+    }
+  }
   check_pages(config);
   check_relative(config);
   if (config.head) check_head(config);

@@ -29,6 +29,7 @@ struct NormConfig {
 // output is added to its input, those of the sums after it (post-norm).
 enum class NormRole {
   kAttention,
+  kCross,
   kMlp,
   kAttentionOutput,
   kMlpOutput,
@@ -45,8 +46,9 @@ struct NormRow {
 };
 
 // By NormRole.
-inline constexpr std::array<NormRow, 8> kNormRows = {{
+inline constexpr std::array<NormRow, 9> kNormRows = {{
     {NormRole::kAttention, "attention_norm", false},
+    {NormRole::kCross, "cross_norm", false},
     {NormRole::kMlp, "mlp_norm", false},
     {NormRole::kAttentionOutput, "attention_output_norm", false},
     {NormRole::kMlpOutput, "mlp_output_norm", false},
@@ -133,6 +135,9 @@ enum class Residual { kSequential, kParallel, kParallelOneNorm };
 
 struct LayerConfig {
   AttentionConfig attention;
+  // Attention to the tokens of an encoder, between attention and MLP. Its keys and values lie in
+  // pages of the same form.
+  std::optional<AttentionConfig> cross;
   // One of the two is there.
   std::optional<MlpConfig> mlp;
   std::optional<ExpertConfig> experts;

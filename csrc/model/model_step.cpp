@@ -219,6 +219,7 @@ void Model::keep_asked_rows(const StepInput& input) {
   }
   num_tokens_ = num_asked;
   layers_.back().attention->plan(slices_);
+  plan_cross(input, input.num_logits);
 }
 
 // Whether a sublayer's outputs are added to hidden_ as they come.
@@ -326,6 +327,7 @@ void Model::mix_layer(int64_t index) {
     run_attention_output(index);
   } else {
     run_attention_output(index);
+    run_cross(index);
     run_mlp(index);
   }
 }
@@ -346,6 +348,7 @@ void Model::step(const StepInput& input, float* logits) {
   }
   reserve(num_tokens_);
   for (auto& [shape, attention] : attentions_) attention.plan(slices_);
+  plan_cross(input, input.lengths);
   embed_rows(input.tokens, {});
   for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
     project_heads(layer);

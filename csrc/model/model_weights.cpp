@@ -331,7 +331,7 @@ int64_t Model::weight_bytes() const {
   int64_t total = 0;
   std::map<std::pair<int64_t, int64_t>, int64_t> experts;  // by how many of how many
   for (const LinearSlot& slot : slots_) {
-    if (slot.role == kEmbeddingRole) continue;
+    if (slot.role == kEmbeddingRole || slot.role == kCrossKvRole) continue;
     int64_t& bytes =
         slot.num_experts == 0 ? total : experts[{slot.num_per_token, slot.num_experts}];
     for (const PackedLinear& part : slot.group->parts) {

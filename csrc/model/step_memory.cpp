@@ -23,6 +23,12 @@ void check_plan(const ModelConfig& config, int num_threads, int64_t num_tokens) 
   }
 }
 
+void add_attention(StepMemory& memory, const AttentionShape& shape, int num_threads,
+                   int64_t num_tokens, int64_t max_keys) {
+  const AttentionMemory part = attention_memory(shape, num_threads, num_tokens, max_keys);
+  memory.attention += AlignedBuffer::padded(part.partials) + AlignedBuffer::padded(part.scratch);
+}
+
 }  // namespace
 
 RowSizes row_sizes(const ModelConfig& config) {
@@ -32,6 +38,9 @@ RowSizes row_sizes(const ModelConfig& config) {
     const AttentionConfig& attention = layer.attention;
     q_size = std::max(q_size, attention.q_size());
     widest = std::max(widest, attention.q_size() + 2 * attention.kv_size());
+    if (layer.cross) {
+      widest = std::max({widest, layer.cross->q_size(), 2 * layer.cross->kv_size()});
+    }
     if (layer.mlp) widest = std::max(widest, layer.mlp->up_size());
     if (layer.experts) widest = std::max({widest, layer.experts->size, layer.experts->shared_size});
   }
@@ -44,10 +53,9 @@ RowSizes row_sizes(const ModelConfig& config) {
           config.num_sinks > 0 ? q_size + kLanes : 0};
 }
 
-AttentionShape attention_shape(const ModelConfig& config, const LayerConfig& layer) {
-  const AttentionConfig& attention = layer.attention;
+AttentionShape attention_shape(const AttentionConfig& attention, int64_t num_sinks) {
   return {attention.num_heads, attention.num_kv_heads, attention.head_dim, attention.window,
-          config.num_sinks,    attention.soft_cap,     attention.is_causal};
+          num_sinks,           attention.soft_cap,     attention.is_causal};
 }
 
 StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_tokens) {
@@ -69,12 +77,16 @@ StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_t
       memory.rotary += num_buffers * AlignedBuffer::padded(RotaryTable::num_buffer_bytes(
                                          static_cast<int64_t>(frequencies.size()), num_tokens));
     }
-    const AttentionShape shape = attention_shape(config, layer);
+    const AttentionShape shape = attention_shape(layer.attention, config.num_sinks);
+    if (layer.cross) {
+      const AttentionShape across = attention_shape(*layer.cross, 0);
+      if (shapes.insert(across).second)
+        add_attention(memory, across, num_threads, num_tokens, max_keys);
+    }
     if (!shapes.insert(shape).second) continue;
     // Where pages are released, positions go on beyond what the pages hold.
     const int64_t last = shape.window > 0 && config.num_pages > 0 ? config.max_positions : max_keys;
-    const AttentionMemory part = attention_memory(shape, num_threads, num_tokens, last);
-    memory.attention += AlignedBuffer::padded(part.partials) + AlignedBuffer::padded(part.scratch);
+    add_attention(memory, shape, num_threads, num_tokens, last);
   }
   memory.experts = expert_memory(expert_sizes(config), num_tokens);
   return memory;

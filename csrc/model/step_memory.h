@@ -19,7 +19,7 @@ struct RowSizes {
 };
 RowSizes row_sizes(const ModelConfig& config);
 
-AttentionShape attention_shape(const ModelConfig& config, const LayerConfig& layer);
+AttentionShape attention_shape(const AttentionConfig& attention, int64_t num_sinks);
 
 struct StepMemory {
   int64_t hidden;

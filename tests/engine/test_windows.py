@@ -99,7 +99,7 @@ def test_pages_that_do_not_hold_a_window_end_a_text():
     scheduler = driver.scheduler
     assert scheduler.max_tokens_per_request == 64
     with pytest.raises(CapacityError, match="key-value pages"):
-        scheduler.check_prompt(64)
+        scheduler.limits.check_prompt(64)
     request = driver.submit([5] * 60, 100)
     driver.run_to_end()
     assert request.num_tokens == 64
@@ -108,9 +108,9 @@ def test_pages_that_do_not_hold_a_window_end_a_text():
 def test_a_window_does_not_lengthen_the_context_but_sinks_do():
     driver = SchedulerDriver(num_pages=64, config=ScheduleConfig(), spec=sliding(20))
     with pytest.raises(RequestError, match="context"):
-        driver.scheduler.check_prompt(SPEC.max_positions)
+        driver.scheduler.limits.check_prompt(SPEC.max_positions)
     driver = SchedulerDriver(num_pages=64, config=ScheduleConfig(), spec=sinking(4, 20))
-    driver.scheduler.check_prompt(100 * SPEC.max_positions)
+    driver.scheduler.limits.check_prompt(100 * SPEC.max_positions)
     assert driver.scheduler.max_tokens_per_request == MAX_STREAMED_TOKENS
 
 

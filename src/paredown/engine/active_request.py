@@ -24,6 +24,11 @@ class EngineTokenizer(Protocol):
     @property
     def eos_token_ids(self) -> frozenset[int]: ...
 
+    @property
+    def decoder_start_token_id(self) -> int | None:
+        """The token with which the decoder of an encoder-decoder begins; read for no other."""
+        ...
+
     def decode(self, token_ids: list[int], /) -> str: ...
 
 
@@ -70,7 +75,14 @@ class ActiveRequest:
             executor.sampler.make_state(settings, request.token_ids, executor.spec.vocab_size),
             _detokenizer(tokenizer, request.token_ids),
             params.ending_token_ids(tokenizer.eos_token_ids),
-            SequenceSlice([], 0, request.pages, 0),
+            SequenceSlice(
+                [],
+                0,
+                request.pages,
+                0,
+                num_cross_tokens=request.num_encoder_tokens,
+                cross_pages=request.cross_pages,
+            ),
             StopMatcher(params.stop) if params.stop else None,
             params.token_filter,
             None if params.prompt_logprobs is None else [],
@@ -90,6 +102,7 @@ class ActiveRequest:
         part.start = start
         part.num_released_pages = request.num_released_pages
         part.num_text_tokens = num_known
+        part.encoder_token_ids = () if start else request.encoder_token_ids
         # One row after the last certain token, and one after each draft.
         part.num_logits = 1 if end >= num_known else 0
         self.drafts, self.output = (), None

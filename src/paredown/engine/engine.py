@@ -6,13 +6,14 @@ output with a finish reason, whatever happens to it.
 
 import secrets
 import time
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.active_request import ActiveRequest, EngineTokenizer
+from paredown.engine.decoder_start import check_unscored, decoder_start
 from paredown.engine.prompt import as_token_ids
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
@@ -61,7 +62,12 @@ class Engine:
             config=ScheduleConfig() if config is None else config,
             kept=KeptPages.of(executor.context),
             switch_tokens=executor.spec.rotary_switch,
+            has_encoder=executor.spec.encoder is not None,
         )
+        # The token that the decoder of an encoder-decoder begins with.
+        self._start_token_id: int | None = None
+        if executor.spec.encoder is not None:
+            self._start_token_id = decoder_start(tokenizer, executor.spec.vocab_size)
         self._active: dict[int, ActiveRequest] = {}
         # The last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
@@ -109,7 +115,7 @@ class Engine:
         and `token_id`. The parent must have ended with `keeps_pages` set, which the new request
         inherits. Call `scheduler.drop` when it will be forked no more."""
         token_ids = [*parent.token_ids[: parent.num_computed_tokens], token_id]
-        live = self._activate(token_ids, parent.params, parent.service)
+        live = self._make(token_ids, parent.params, parent.service, parent.encoder_token_ids)
         request = live.request
         request.keeps_pages = True
         self.scheduler.fork(parent, request)
@@ -121,10 +127,12 @@ class Engine:
         that can never be served."""
         vocab_size = self.executor.spec.vocab_size
         if isinstance(prompt_token_ids, Sized):  # before anything is done for each of them
-            self.scheduler.check_prompt(len(prompt_token_ids))
+            self.scheduler.limits.check_prompt(len(prompt_token_ids))
         token_ids = as_token_ids(prompt_token_ids, vocab_size)
-        self.scheduler.check_prompt(len(token_ids))
+        self.scheduler.limits.check_prompt(len(token_ids))
         params.check_token_ids(vocab_size)
+        if self._start_token_id is not None:
+            check_unscored(params.prompt_logprobs)
         return token_ids
 
     def cancel(self, request_id: int) -> bool:
@@ -198,7 +206,18 @@ class Engine:
         self, prompt_token_ids: list[int], params: SamplingParams, service: Service | None
     ) -> ActiveRequest:
         """Creates a request without queueing it."""
-        num_prompt_tokens = len(prompt_token_ids)
+        if self._start_token_id is None:
+            return self._make(prompt_token_ids, params, service)
+        return self._make([self._start_token_id], params, service, prompt_token_ids)
+
+    def _make(
+        self,
+        token_ids: list[int],
+        params: SamplingParams,
+        service: Service | None,
+        encoder_token_ids: Sequence[int] = (),
+    ) -> ActiveRequest:
+        num_prompt_tokens = len(token_ids)
         max_tokens = (
             self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
         )
@@ -206,7 +225,8 @@ class Engine:
             id=self._num_submitted,
             params=params,
             num_prompt_tokens=num_prompt_tokens,
-            token_ids=list(prompt_token_ids),
+            token_ids=list(token_ids),
+            encoder_token_ids=encoder_token_ids,
             max_total_tokens=num_prompt_tokens + max_tokens,
             seed=secrets.randbits(64) if params.seed is None else params.seed,
             service=Service() if service is None else service,

@@ -296,7 +296,7 @@ class LLM:
 
     @property
     def max_prompt_tokens(self) -> int:
-        return self.engine.scheduler.max_tokens_per_request - 1
+        return self.engine.scheduler.limits.max_prompt_tokens
 
     def _encode(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):

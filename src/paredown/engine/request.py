@@ -23,6 +23,8 @@ FinishReason = Literal["stop", "length", "cancelled", "error"]
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
     """Times are `time.monotonic()` seconds. `token_ids` holds the prompt and the generated tokens.
+    In an encoder-decoder the prompt is `encoder_token_ids`, and `token_ids` begins with the token
+    that starts the decoder.
 
     `draft_token_ids` may be set between two steps (`Scheduler.expect_drafts`). The scheduler drops
     from their end what a step has no room for; after a step none are left. Computed tokens are
@@ -36,6 +38,7 @@ class Request:
     draft_token_ids: Sequence[int] = ()
     # The request ends with "length" when `token_ids` reaches this length.
     max_total_tokens: int
+    encoder_token_ids: Sequence[int] = ()
     seed: int = 0
     service: Service = field(default_factory=Service)
     # Set by the policy: the smallest goes first, ties go by id.
@@ -45,6 +48,8 @@ class Request:
     # because the core reads it directly and a step only joins arrays.
     pages: "array[int]" = field(default_factory=lambda: array("i"))
     num_released_pages: int = 0
+    # Those of the encoder's tokens, written by the request's first step.
+    cross_pages: "array[int]" = field(default_factory=lambda: array("i"))
     # Tokens with a place, now or earlier, in pages that the request may write.
     num_covered_tokens: int = 0
     # Leading pages that are full of computed tokens, and the prefix cache's node of the last.
@@ -90,6 +95,15 @@ class Request:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def num_encoder_tokens(self) -> int:
+        return len(self.encoder_token_ids)
+
+    @property
+    def num_cross_pages(self) -> int:
+        """The number of pages that the encoder's tokens take."""
+        return -(-len(self.encoder_token_ids) // PAGE_SIZE)
 
     @property
     def num_wanted_tokens(self) -> int:

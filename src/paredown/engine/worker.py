@@ -146,11 +146,11 @@ class Worker:
     def max_prompt_tokens(self) -> int:
         """Returns the longest prompt in tokens. Raises UnavailableError before the model is
         loaded."""
-        return self._thread.loaded(self._engine).scheduler.max_tokens_per_request - 1
+        return self._thread.loaded(self._engine).scheduler.limits.max_prompt_tokens
 
     def check_prompt(self, num_tokens: int) -> None:
         """Raises RequestError or CapacityError for a prompt that can never be answered."""
-        self._thread.loaded(self._engine).scheduler.check_prompt(num_tokens)
+        self._thread.loaded(self._engine).scheduler.limits.check_prompt(num_tokens)
 
     def admit(self, num_answers: int) -> Session:
         """Reserves places for `num_answers` answers before any work is done for them. Always close

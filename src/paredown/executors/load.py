@@ -42,12 +42,6 @@ def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
     weights are verified meanwhile. Raises the same errors."""
     options = RunOptions() if options is None else options
     check_generates(checkpoint.spec)
-    if checkpoint.spec.encoder is not None:
-        raise UnsupportedError(
-            "executors have no pages for cross-attention",
-            seen=f"{checkpoint.spec.family}, an encoder-decoder",
-            remedy="Call the PyTorch reference itself (models/decoder/encoder_decoder.py).",
-        )
     name = options.executor_name
     if name not in _STARTERS:
         raise ConfigError(

@@ -40,6 +40,16 @@ class MemoryPlan:
         """Returns the plan for weights that are packed already."""
         return replace(self, load_bytes=0)
 
+    def beside(self, other: "MemoryPlan") -> "MemoryPlan":
+        """Returns the plan of two models that are loaded one after the other."""
+        return MemoryPlan(
+            weight_bytes=self.weight_bytes + other.weight_bytes,
+            embedding_bytes=self.embedding_bytes + other.embedding_bytes,
+            kv_bytes=self.kv_bytes + other.kv_bytes,
+            step_bytes=self.step_bytes + other.step_bytes,
+            load_bytes=max(self.load_bytes, other.load_bytes),
+        )
+
     def arithmetic(self) -> str:
         """Returns one line with the terms and their sum."""
         return (

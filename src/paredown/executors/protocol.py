@@ -28,6 +28,11 @@ class SequenceSlice:
     chunk; 0 means that the text ends with the slice. Models that rotate longer texts by other
     frequencies (`ModelSpec.rotary_switch`) need it. In these, all slices of a sequence, from its
     first computed token on, must lie on one side of the switch.
+
+    In an encoder-decoder the slice's tokens are the decoder's, and `cross_pages` are for the keys
+    and values of the `num_cross_tokens` tokens that cross-attention reads. A step writes them
+    before it computes anything else, if the slice has these tokens as `encoder_token_ids`; they
+    must stay as they are from then on.
     """
 
     token_ids: list[int]
@@ -36,6 +41,9 @@ class SequenceSlice:
     num_logits: int
     num_released_pages: int = 0
     num_text_tokens: int = 0
+    encoder_token_ids: Sequence[int] = ()
+    num_cross_tokens: int = 0
+    cross_pages: Sequence[int] = ()
 
     @property
     def text_length(self) -> int:
@@ -146,4 +154,5 @@ def moved_on(slices: list[SequenceSlice], token_ids: list[int]) -> list[Sequence
     for part, token_id in zip(slices, token_ids, strict=True):
         part.start += len(part.token_ids)
         part.token_ids = [token_id]
+        part.encoder_token_ids = ()
     return slices

@@ -67,7 +67,12 @@ class Model:
         pages: list[Sequence[int]],
         num_released: list[int],
         text_lengths: Sequence[int],
+        cross_pages: list[Sequence[int]],
+        cross_lengths: Sequence[int],
         logits: npt.NDArray[np.float32],
+    ) -> None: ...
+    def write_cross(
+        self, vectors: npt.NDArray[np.float32], lengths: list[int], pages: list[Sequence[int]]
     ) -> None: ...
     def encode(
         self,

@@ -142,6 +142,7 @@ def _layer_config(layer: LayerSpec, window: int | None, kv_dtype: str) -> dict[s
     norms = layer.norms.by_role()
     return {
         "attention": _attention_config(layer.attention, window),
+        "cross": None if layer.cross is None else _attention_config(layer.cross, None),
         "mlp": _mlp_config(layer.mlp) if isinstance(layer.mlp, Mlp) else None,
         "experts": _expert_config(layer.mlp) if isinstance(layer.mlp, Experts) else None,
         "norms": {role: _norm_config(norm) for role, norm in norms.items()},

@@ -24,6 +24,8 @@ from paredown.spec.weight import WeightDType
 
 Ints = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
+# For each slice of a step the pages of the text that it reads across, and the text's length.
+Across = tuple[list[Sequence[int]], Sequence[int]]
 
 # The fields of a blob in addition to its part.
 _BLOB_TYPES: dict[str, dict[str, type]] = {
@@ -238,15 +240,25 @@ class NativeModel:
         pages: list[Sequence[int]],
         num_released: list[int],
         text_lengths: Sequence[int] = (),
+        across: Across | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Runs one batched step. StepInput in csrc/model/model.h describes the lists.
+        """Runs one batched step. StepInput in csrc/model/model.h describes the lists; `across` are
+        cross_pages and cross_lengths.
 
         The pages of each slice are a list, or an array of 32-bit integers, which is read in place.
         Returns logits [sum of num_logits, vocab_size].
         """
         logits = np.empty((sum(num_logits), self.spec.vocab_size), dtype=np.float32)
         self._core.step(
-            tokens, starts, lengths, num_logits, pages, num_released, text_lengths, logits
+            tokens,
+            starts,
+            lengths,
+            num_logits,
+            pages,
+            num_released,
+            text_lengths,
+            *(([], ()) if across is None else across),
+            logits,
         )
         return logits
 
@@ -262,6 +274,17 @@ class NativeModel:
         [rows, size]: what the head makes of the texts, or the vectors of all tokens after the final
         norm. Raises ValueError for texts that the model does not take."""
         return self._core.encode(tokens, types, lengths, num_unseen, output)
+
+    def write_cross(
+        self,
+        vectors_TH: npt.NDArray[np.float32],
+        lengths: list[int],
+        pages: list[Sequence[int]],
+    ) -> None:
+        """Writes the keys and values that cross-attention has of an encoder's vectors, in all
+        layers. The texts lie one after the other, and each has pages of its own. Raises ValueError
+        for pages that do not exist or are too few; nothing is written then."""
+        self._core.write_cross(vectors_TH, lengths, pages)
 
     def write_drafts(
         self,

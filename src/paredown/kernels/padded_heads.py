@@ -82,7 +82,10 @@ def _padded_layer(layer: LayerSpec) -> LayerSpec:
     wide = replace(attention, head_dim=padded, rotary=rotary, scale=score_scale(attention))
     ratio = head_dim / padded
     norms = replace(norms, q=_spread(norms.q, ratio), k=_spread(norms.k, ratio))
-    return replace(layer, attention=wide, norms=norms)
+    cross = layer.cross
+    if cross is not None:
+        cross = replace(cross, head_dim=padded, scale=score_scale(cross))
+    return replace(layer, attention=wide, cross=cross, norms=norms)
 
 
 def _spread(norm: Norm | None, ratio: float) -> Norm | None:

@@ -110,12 +110,14 @@ class RequestPages:
         request.num_sealed_pages = len(found)
         request.sealed_node = prefix.node
         self.drop_unseen(request)
-        fresh = self.pool.allocate(self._num_missing(request, request.num_tokens))
+        num_cross = request.num_cross_pages
+        fresh = self.pool.allocate(num_cross + self._num_missing(request, request.num_tokens))
         if fresh is None:
             self._give_back(request)
             request.num_computed_tokens = 0
             return False
-        self._add(request, fresh)
+        request.cross_pages.extend(fresh[:num_cross])
+        self._add(request, fresh[num_cross:])
         if self._uses_cache and not request.needs_every_row:
             self.cache.stats.note(request.num_tokens, request.num_computed_tokens)
         if not request.num_preemptions:
@@ -133,7 +135,8 @@ class RequestPages:
         child.num_covered_tokens = parent.num_covered_tokens = parent.num_computed_tokens
         child.num_computed_tokens = child.num_cached_tokens = parent.num_computed_tokens
         child.num_sealed_pages, child.sealed_node = parent.num_sealed_pages, parent.sealed_node
-        self.pool.hold(child.pages)
+        child.cross_pages.extend(parent.cross_pages)
+        self.pool.hold((*child.pages, *child.cross_pages))
 
     def grow(self, request: Request, num_tokens: int, copies: list[tuple[int, int]]) -> bool:
         """Allocates the pages that `num_tokens` tokens need, and a copy where the next token goes
@@ -214,12 +217,13 @@ class RequestPages:
 
     def num_wanted_pages(self, request: Request) -> int:
         """Returns the number of pages that the request needs before it can start."""
-        return min(-(-request.num_tokens // PAGE_SIZE), self.max_pages)
+        own = min(-(-request.num_tokens // PAGE_SIZE), self.max_pages)
+        return own + request.num_cross_pages
 
     def check_integrity(self, running: Iterable[Request]) -> None:
         """Asserts that page counts are right and that pages hold what the cache says."""
         requests = list(running)
-        self.pool.check_integrity(request.pages for request in requests)
+        self.pool.check_integrity([*request.pages, *request.cross_pages] for request in requests)
         self.cache.check_integrity()
         fillers = self._filled_by.items()
         ids = {key: one.id for key, one in fillers if isinstance(one, Request)}
@@ -237,6 +241,7 @@ class RequestPages:
             assert request.num_computed_tokens <= request.num_covered_tokens
             assert request.num_covered_tokens <= num_pages * PAGE_SIZE
             assert len(request.pages) <= self.max_pages
+            assert len(request.cross_pages) == request.num_cross_pages
             num_released = request.num_released_pages
             assert num_released <= self._kept.num_released(request.num_computed_tokens)
             assert request.num_sealed_pages <= request.num_computed_tokens // PAGE_SIZE
@@ -257,7 +262,9 @@ class RequestPages:
         request.num_covered_tokens = num_pages * PAGE_SIZE
 
     def _give_back(self, request: Request) -> None:
+        self.pool.release(reversed(request.cross_pages))
         self.pool.release(reversed(request.pages))
+        del request.cross_pages[:]
         del request.pages[:]
         request.num_released_pages = request.num_covered_tokens = 0
         request.num_sealed_pages, request.sealed_node = 0, None

@@ -70,7 +70,7 @@ def beam_search(
     one_token = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, logprobs=num_best)
     request = engine.submit(prompt_token_ids, one_token)
     request.keeps_pages = True
-    room = engine.scheduler.max_tokens_per_request - len(prompt_token_ids)
+    room = engine.scheduler.max_tokens_per_request - request.num_prompt_tokens
     max_tokens = min(params.max_tokens, room)
     ending = frozenset() if params.ignore_eos else engine.tokenizer.eos_token_ids
     live: list[_Path] = [(0.0, (), request)]

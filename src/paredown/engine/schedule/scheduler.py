@@ -21,18 +21,17 @@ from collections.abc import Sequence
 
 from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import FinishReason, Request
-from paredown.engine.schedule.admission import check_prompt
 from paredown.engine.schedule.followers import Followers
 from paredown.engine.schedule.policies.fair_shares import FairShares
 from paredown.engine.schedule.policies.table import POLICIES
 from paredown.engine.schedule.repetition import Repetition
+from paredown.engine.schedule.request_limits import RequestLimits, room_after_encoder
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import Chunk, StepPlan
 from paredown.engine.schedule.waiting_queue import WaitingQueue
 from paredown.engine.schedule.wide import Lanes, WideRequests
 from paredown.errors import CapacityError
 from paredown.spec.kept_pages import KeptPages
-from paredown.spec.kv import PAGE_SIZE
 
 
 class QueueFullError(CapacityError):
@@ -51,19 +50,24 @@ class Scheduler:
         config: ScheduleConfig,
         kept: KeptPages | None = None,
         switch_tokens: int | None = None,
+        has_encoder: bool = False,
     ) -> None:
-        """Texts beyond `switch_tokens` are computed anew (`ModelSpec.rotary_switch`)."""
+        """Texts beyond `switch_tokens` are computed anew (`ModelSpec.rotary_switch`). With
+        `has_encoder`, prompts are read by an encoder, and have no prefixes in common."""
         self.config = config
         self._switch_tokens = switch_tokens
         kept = KeptPages() if kept is None else kept
         self._pages = pages = RequestPages(
             num_pages,
-            prefix_cache=config.prefix_cache,
+            prefix_cache=config.prefix_cache and not has_encoder,
             kept=kept,
             max_step_tokens=config.max_step_tokens,
         )
         self.pool, self.cache = pages.pool, pages.cache
         self.max_positions = max_positions
+        self.limits = RequestLimits(
+            max_positions=max_positions, num_pages=num_pages, kept=kept, has_encoder=has_encoder
+        )
         self._kept, self._gives_pages_back = kept, kept.window is not None
         self._policy = policy = POLICIES[config.policy]
         lanes = Lanes(lambda: policy.make_queue(pages))
@@ -98,27 +102,13 @@ class Scheduler:
 
     @property
     def max_tokens_per_request(self) -> int:
-        """Returns the most tokens of prompt and answer together: the context, or all the pages if
-        that is less, for requests that keep all pages or whose window exceeds them. The last token
-        is never computed and needs no page, but this is not relied on."""
-        fewest = self._kept.most_pages(1)
-        if fewest is not None and fewest <= self.pool.num_pages:
-            return self.max_positions
-        return min(self.max_positions, self.pool.num_pages * PAGE_SIZE)
+        """Returns the most tokens of prompt and answer together (request_limits.py)."""
+        return self.limits.max_tokens
 
     def num_known_pages(self, request: Request) -> int:
         """Returns how many pages of a request that has not arrived yet are already computed."""
         request.is_long = self._turns_as_long(request)
         return len(self._pages.find(request).pages)
-
-    def check_prompt(self, num_prompt_tokens: int) -> None:
-        """Raises RequestError or CapacityError for a prompt that can never be answered."""
-        check_prompt(
-            num_prompt_tokens,
-            max_positions=self.max_positions,
-            max_tokens=self.max_tokens_per_request,
-            num_pages=self.pool.num_pages,
-        )
 
     def check_room(self, num_requests: int) -> None:
         """Raises QueueFullError unless that many requests can be queued now."""
@@ -132,9 +122,9 @@ class Scheduler:
     def submit(self, request: Request, *followers: Request) -> None:
         """Queues a request together with followers of the same prompt, for `fork_followers`. Raises
         what `check_prompt` raises, and QueueFullError, in which case none is queued."""
-        self.check_prompt(request.num_prompt_tokens)
+        self.limits.check_prompt(request.num_encoder_tokens or request.num_prompt_tokens)
         self.check_room(1 + len(followers))
-        most = self.max_tokens_per_request
+        most = self.limits.max_total_tokens(request)
         for one in (request, *followers):
             one.max_total_tokens = min(one.max_total_tokens, most)
             one.rank = self._policy.rank(one)
@@ -157,7 +147,7 @@ class Scheduler:
         assert num_computed <= child.num_tokens
         assert child.token_ids[:num_computed] == parent.token_ids[:num_computed]
         child.rank = parent.rank
-        child.max_total_tokens = min(child.max_total_tokens, self.max_tokens_per_request)
+        child.max_total_tokens = min(child.max_total_tokens, self.limits.max_total_tokens(child))
         child.is_long = self._turns_as_long(child)
         is_apart = not num_computed or not parent.pages or child.is_long != parent.is_long
         has_place = len(self.running) < self._num_places
@@ -254,7 +244,8 @@ class Scheduler:
         request.num_computed_tokens += num_tokens
         assert request.num_computed_tokens <= len(request.token_ids)
         if self._shares is not None:
-            self._shares.charge(request, num_tokens)
+            is_first = request.num_computed_tokens == num_tokens
+            self._shares.charge(request, num_tokens + is_first * request.num_encoder_tokens)
 
     def take_back(self, request: Request, num_tokens: int) -> None:
         """Records that the last `num_tokens` tokens of the current step were not computed."""
@@ -307,6 +298,7 @@ class Scheduler:
 
     def _admit(self, plan: StepPlan, budget: int) -> None:
         self._wide.open_lanes(self.running)
+        num_started = 0
         while self.waiting:
             has_place = len(self.running) < self._num_places
             # A step without tokens left gets one when a request gives up its place.
@@ -315,6 +307,9 @@ class Scheduler:
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
             request = self.waiting.first()
+            # An encoder reads its tokens in one step; more than are left begin a step of theirs.
+            if num_started and request.num_encoder_tokens >= budget:
+                return
             prefix = None if self._must_wait(request) else self._pages.find(request)
             if prefix is None or self._pages.is_awaited(request, prefix):
                 if self._wide.pass_over(request):
@@ -324,6 +319,8 @@ class Scheduler:
                 self.waiting.remove(request)
                 self.running.append(request)
                 self._repetition = None
+                num_started += 1
+                budget = room_after_encoder(request, budget)
                 num_ready = min(request.num_tokens, request.num_covered_tokens)
                 num_tokens = min(num_ready - request.num_computed_tokens, budget)
                 num_tokens = self._wide.fit(request, num_tokens)
@@ -376,7 +373,8 @@ class Scheduler:
         worse = self._wide.giving_way(request, self.running) if has_place else []
         if self._policy.preempts and self._shares is None:
             worse = [one for one in self.running if _rank(one) > _rank(request)]
-        num_pages = self.pool.num_free + sum(len(one.pages) for one in worse)
+        num_pages = self.pool.num_free
+        num_pages += sum(len(one.pages) + len(one.cross_pages) for one in worse)
         if not worse or (has_place and num_pages < self._pages.num_wanted_pages(request)):
             return False
         self._preempt(max(worse, key=_rank), plan)

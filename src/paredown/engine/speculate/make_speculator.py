@@ -9,13 +9,14 @@ from paredown.engine.speculate.rounded_checkpoint import RoundedCheckpoint
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
-from paredown.errors import ConfigError
+from paredown.errors import ConfigError, UnsupportedError
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import Executor
 from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.model import ModelSpec
 
 DEFAULT_DRAFT_MODEL = "draft"
 
@@ -31,11 +32,22 @@ def make_speculator(
     to int8.
 
     Raises ConfigError for drafts that do not fit the context, references with tokens outside the
-    vocabulary, and a draft model with another vocabulary. Raises what loading a draft model raises.
+    vocabulary, and a draft model with another vocabulary. Raises UnsupportedError for an
+    encoder-decoder, and what loading a draft model raises.
     """
+    _check_one_stack(executor.spec)
     config.check_context(executor.spec.max_positions)
     options = RunOptions() if options is None else options
     return Speculator(_make_proposer(config, executor, tokenizer, options), config)
+
+
+def _check_one_stack(spec: ModelSpec) -> None:
+    if spec.encoder is not None:
+        raise UnsupportedError(
+            "encoder-decoders neither write nor check draft tokens",
+            seen=spec.family,
+            remedy="Run this model without speculation.",
+        )
 
 
 def _make_proposer(
@@ -79,6 +91,7 @@ def _load_draft(
 ) -> DraftModelProposer:
     path = resolve_model(str(config.draft_model or DEFAULT_DRAFT_MODEL))
     checkpoint = Checkpoint.open(path)
+    _check_one_stack(checkpoint.spec)
     if Tokenizer.open(path).vocabulary != tokenizer.vocabulary:
         raise ConfigError(
             "the draft model has another vocabulary than the model",

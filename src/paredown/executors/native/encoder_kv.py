@@ -1,5 +1,7 @@
 """Chooses the format of an encoder's keys and values, which last as long as a layer runs."""
 
+from dataclasses import replace
+
 from paredown.errors import ConfigError
 from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
@@ -8,6 +10,13 @@ from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.spec.run_form import run_form
 
 _FORMATS = ("bf16", "fp32")
+
+
+def encoder_options(options: RunOptions) -> RunOptions:
+    """Returns the options for the encoder of an encoder-decoder, from those of both: pages are the
+    decoder's."""
+    kv_dtype = options.kv_dtype if options.kv_dtype in _FORMATS else None
+    return replace(options, num_pages=None, kv_cache_bytes=None, kv_dtype=kv_dtype, sinks=None)
 
 
 def encoder_kv(checkpoint: Checkpoint, options: RunOptions) -> KVSpec:

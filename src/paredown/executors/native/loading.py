@@ -3,7 +3,7 @@ cache."""
 
 from paredown.errors import ConfigError
 from paredown.executors.memory_plan import MemoryPlan
-from paredown.executors.native.encoder_kv import encoder_kv
+from paredown.executors.native.encoder_kv import encoder_kv, encoder_options
 from paredown.executors.native.memory_plan import plan_encoder_memory, plan_memory
 from paredown.executors.native.native_encoder import NativeEncoder
 from paredown.executors.native.native_executor import NativeExecutor, WeightSource
@@ -35,8 +35,10 @@ class NativeLoading:
         context: Context,
         kv: KVSpec,
         plan: MemoryPlan,
+        encoder: "NativeLoading | None" = None,
     ) -> None:
         self._checkpoint = checkpoint
+        self._encoder = encoder
         self._context = context
         self._kv = kv
         self._threads = options.thread_plan
@@ -57,7 +59,10 @@ class NativeLoading:
             _check_inputs(checkpoint, options.activations)
         kv = planned_kv(checkpoint, options, available_memory_bytes(), context.spec)
         plan = plan_memory(checkpoint, kv, options.thread_plan.most, options.sinks)
-        return cls(checkpoint, options, context, kv, plan)
+        if checkpoint.spec.encoder is None:
+            return cls(checkpoint, options, context, kv, plan)
+        encoder = cls.start_encoder(checkpoint.encoder, encoder_options(options))
+        return cls(checkpoint, options, context, kv, plan.beside(encoder._plan), encoder)
 
     @classmethod
     def start_encoder(cls, checkpoint: Checkpoint, options: RunOptions) -> "NativeLoading":
@@ -72,12 +77,15 @@ class NativeLoading:
     def finish(self) -> NativeExecutor:
         """See Loading.finish. It waits for the verification, or packs the weights."""
         source = self._fill()
+        if self._encoder is not None:
+            self._encoder._fill()
         return NativeExecutor(
             self._model,
             self._kv,
             weights_from=source,
             cache=self._cache,
             activations=self._activations,
+            encoder=None if self._encoder is None else self._encoder._model,
         )
 
     def finish_encoder(self) -> NativeEncoder:
@@ -141,6 +149,9 @@ def _packed_cache(
         varied["bf16"] = "short"
     if chosen_bitmap() != "auto":
         varied["bitmap"] = chosen_bitmap()
+    if not checkpoint.spec.generates:
+        # Beside the decoder of the same files, where there is one.
+        varied["part"] = "encoder"
     num_threads = options.thread_plan.most
     return PackedCache(checkpoint, cache, num_threads=num_threads, options=varied)
 

@@ -24,7 +24,7 @@ WeightSource = Literal["checkpoint", "cache"]
 class NativeExecutor:
     """Implements LoadedExecutor. `weights_from` says whether the weights were packed now or mapped
     from an earlier process's file. `activations` is what inputs are rounded to, if somebody chose
-    it."""
+    it. `encoder` reads the prompts of an encoder-decoder."""
 
     def __init__(
         self,
@@ -34,8 +34,10 @@ class NativeExecutor:
         weights_from: WeightSource = "checkpoint",
         cache: PackedCache | None = None,
         activations: ActivationDType | None = None,
+        encoder: NativeModel | None = None,
     ) -> None:
         self._model = model
+        self._encoder = encoder
         self._kv = kv
         self._cache = cache
         self._activations = activations
@@ -44,6 +46,7 @@ class NativeExecutor:
         # The arguments of the last step: starts; lengths, num_logits, pages, num_released.
         self._starts = list[int]()
         self._columns = (list[int](), list[int](), list[Sequence[int]](), list[int]())
+        self._across = (list[Sequence[int]](), list[int]())
 
     @property
     def known_content(self) -> str | None:
@@ -56,7 +59,11 @@ class NativeExecutor:
         attention sinks of this one, if any, unless `keeps_sinks` is false."""
         model = self._model.sharing(kv, keeps_sinks=keeps_sinks)
         return NativeExecutor(
-            model, kv, weights_from=self.weights_from, activations=self._activations
+            model,
+            kv,
+            weights_from=self.weights_from,
+            activations=self._activations,
+            encoder=self._encoder,
         )
 
     def wait_for_cache(self) -> None:
@@ -136,6 +143,11 @@ class NativeExecutor:
         num_logits = [part.num_logits for part in slices]
         released = [part.num_released_pages for part in slices]
         self._starts, self._columns = starts, (lengths, num_logits, pages, released)
+        if self._encoder is not None:
+            self._write_cross(self._encoder, slices)
+            across = [part.cross_pages for part in slices]
+            self._across = across, [part.num_cross_tokens for part in slices]
+            return self._model.step(tokens, starts, *self._columns, (), self._across)
         if self.spec.rotary_switch is None:
             return self._model.step(tokens, starts, lengths, num_logits, pages, released)
         text_lengths = [part.text_length for part in slices]
@@ -144,7 +156,21 @@ class NativeExecutor:
     def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
         """See Executor.step_again. Raises as `step` does."""
         self._starts = [start + 1 for start in self._starts]
+        if self._encoder is not None:
+            return self._model.step(token_ids, self._starts, *self._columns, (), self._across)
         return self._model.step(token_ids, self._starts, *self._columns)
+
+    def _write_cross(self, encoder: NativeModel, slices: list[SequenceSlice]) -> None:
+        """Encodes the texts of slices that bring one, and keeps what cross-attention has of
+        them."""
+        texts = [(part.encoder_token_ids, part.cross_pages) for part in slices]
+        texts = [one for one in texts if one[0]]
+        if not texts:
+            return
+        token_ids = [token_id for text, _ in texts for token_id in text]
+        lengths = [len(text) for text, _ in texts]
+        vectors_TH = encoder.encode(token_ids, [], lengths, [], "tokens")
+        self._model.write_cross(vectors_TH, lengths, [pages for _, pages in texts])
 
     def write_drafts(
         self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]

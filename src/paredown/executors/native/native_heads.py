@@ -12,9 +12,12 @@ from paredown.formats.weight import CoreWeight
 from paredown.kernels.padded_heads import pad_heads, pad_norm
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.layer import LayerSpec
-from paredown.spec.roles import QKV_ROLES
+from paredown.spec.roles import CROSS_ROLES, QKV_ROLES
 
 Vector = npt.NDArray[np.float32]
+# Linear layers whose rows, and whose columns, are heads.
+_OF_ROWS = (*QKV_ROLES, *CROSS_ROLES[:3])
+_OF_COLUMNS = ("o", CROSS_ROLES[3])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +39,9 @@ class NativeHeads:
         """Returns the weight of a linear layer. Codes whose columns are heads are dequantized,
         since their groups cannot take columns in between."""
         weight = checkpoint.linear(role, layer)
-        if not self.is_padded or role not in (*QKV_ROLES, "o"):
+        if not self.is_padded or role not in (*_OF_ROWS, *_OF_COLUMNS):
             return weight
-        if role != "o":
+        if role in _OF_ROWS:
             return self._more_rows(weight)
         if weight.spec.is_quantized:
             weight = float_weight(weight.dequantize(), weight.scale_dtype)[0]
@@ -47,7 +50,7 @@ class NativeHeads:
 
     def bias(self, checkpoint: Checkpoint, role: str, layer: int) -> Vector | None:
         values = checkpoint.vector(f"{role}.bias", layer)
-        if values is None or not self.is_padded or role not in QKV_ROLES:
+        if values is None or not self.is_padded or role not in _OF_ROWS:
             return values
         return cast(Vector, pad_heads(values, self.head_dim, self.padded))
 

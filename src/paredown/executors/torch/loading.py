@@ -88,3 +88,9 @@ def check_causal(spec: ModelSpec) -> None:
             seen=spec.family,
             remedy="Call the PyTorch decoder itself (models/decoder/decoder.py).",
         )
+    if spec.encoder is not None:
+        raise UnsupportedError(
+            "the PyTorch executor has no pages for cross-attention",
+            seen=f"{spec.family}, an encoder-decoder",
+            remedy="Use --executor native, or call models/decoder/encoder_decoder.py itself.",
+        )

@@ -7,6 +7,7 @@ query heads, C columns of a head, N tokens of an expert, E experts, S tokens of 
 import torch
 from torch import Tensor, nn
 
+from paredown.errors import UnsupportedError
 from paredown.models.decoder.attention import HeadMixer, Positions, position_inputs
 from paredown.models.decoder.mixture_of_experts import ExpertMixer, mix
 from paredown.models.decoder.mlp import activate
@@ -56,7 +57,12 @@ class Layer(nn.Module):
         mixed_BTO = self.mix_heads(self.normed("attention_norm", x_BTD), table, mask_TT)
         sum_BTD = self.add_attention(x_BTD, mixed_BTO)
         if self.spec.cross is not None:
-            assert encoded_BSD is not None
+            if encoded_BSD is None:
+                raise UnsupportedError(
+                    "the decoder of an encoder-decoder is not run on texts of its own here",
+                    seen="no vectors of an encoder",
+                    remedy="Generate with it, or round its weights without calibration.",
+                )
             sum_BTD = self.add_cross(sum_BTD, encoded_BSD)
         return self.add_mlp(sum_BTD, x_BTD)
 
