@@ -11,6 +11,7 @@ from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.require_floats import require_floats
 from paredown.compress.schemes import Scheme, resolve_schemes, resolved_name
+from paredown.errors import UnsupportedError
 from paredown.formats.tensor import STORED_DTYPES
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.folder_files import check_files
@@ -86,7 +87,20 @@ def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     require_floats(source)
     check_encoder_recipe(source, recipe)
     check_files(source.path)
+    if source.spec.encoder is not None:
+        _check_two_stacks(recipe)
     schemes = resolve_schemes(recipe, source)
     prunings = resolve_prunings(recipe, source, schemes)
     named = replace(recipe, name=resolved_name(recipe, schemes))
     return CheckedRecipe(source=source, recipe=named, schemes=schemes, prunings=prunings)
+
+
+def _check_two_stacks(recipe: Recipe) -> None:
+    """Raises UnsupportedError for a recipe that walks through the layers: a walk knows one stack of
+    them, and an encoder-decoder has two."""
+    if recipe.needs_calibration or recipe.steps != recipe.quantize_steps:
+        raise UnsupportedError(
+            "the layers of an encoder-decoder are only quantized, and without calibration",
+            seen=recipe.name,
+            remedy="Use a recipe that looks at weights alone: int8, int4-g128, hqq-int4-g64.",
+        )

@@ -202,7 +202,7 @@ class FolderJob:
 
 def _linear_names(source: Checkpoint) -> set[str]:
     """Returns the names of the transformer layers' linear modules."""
-    return {source.linear_name(role, layer) for role, layer in linear_places(source.spec)}
+    return set(source.names.layer_modules(source.spec))
 
 
 def _transposed_names(source: Checkpoint) -> set[str]:

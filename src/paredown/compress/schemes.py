@@ -15,13 +15,14 @@ from paredown.formats.table import FORMATS
 from paredown.formats.weight import StoredSpec
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import EXPERTS, SHARED, expert_index, role_kind, split_role
+from paredown.spec.roles import CROSS_ROLES
 from paredown.spec.weight import WeightSpec
 from paredown.units import format_ranges
 
 # The roles as people write them, in the order of the data.
 _MLP_ROLES = ("gate", "up", "down")
 _ROLES = (
-    *("q", "k", "v", "o", *_MLP_ROLES, "router"),
+    *("q", "k", "v", "o", *CROSS_ROLES, *_MLP_ROLES, "router"),
     *(f"{EXPERTS}.{role}" for role in _MLP_ROLES),
     *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), OUTPUT, EMBEDDING),
 )

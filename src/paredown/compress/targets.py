@@ -36,9 +36,22 @@ class LinearModule:
 
 
 def linear_modules(source: Checkpoint) -> list[LinearModule]:
-    """Returns every linear module, with the output layer, if there is one, and the embedding
-    last."""
-    modules = []
+    """Returns every linear module, those of an encoder's layers first, with the output layer, if
+    there is one, and the embedding last."""
+    modules = [] if source.spec.encoder is None else _layer_modules(source.encoder)
+    modules += _layer_modules(source)
+    shape = (source.spec.vocab_size, source.spec.hidden_size)
+    tables = [(source.names.output, OUTPUT)] if source.spec.generates else []
+    tables.append((source.names.embedding, EMBEDDING))
+    modules += [
+        LinearModule(name=name, roles=(role,), layer=None, shape=shape, transposed=False)
+        for name, role in tables
+    ]
+    return modules
+
+
+def _layer_modules(source: Checkpoint) -> list[LinearModule]:
+    modules = list[LinearModule]()
     for layer in range(source.spec.num_layers):
         shapes = source.spec.linear_shapes(layer)
         modules += [
@@ -51,13 +64,6 @@ def linear_modules(source: Checkpoint) -> list[LinearModule]:
             )
             for name, roles in source.names.modules(shapes, layer).items()
         ]
-    shape = (source.spec.vocab_size, source.spec.hidden_size)
-    tables = [(source.names.output, OUTPUT)] if source.spec.generates else []
-    tables.append((source.names.embedding, EMBEDDING))
-    modules += [
-        LinearModule(name=name, roles=(role,), layer=None, shape=shape, transposed=False)
-        for name, role in tables
-    ]
     return modules
 
 
