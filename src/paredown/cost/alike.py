@@ -49,6 +49,12 @@ def projections(spec: ModelSpec) -> list[Alike[Attention]]:
     return _alike([_sizes(layer.attention) for layer in spec.layers], _heads_name)
 
 
+def crossed_layers(spec: ModelSpec) -> list[Alike[Attention]]:
+    """Groups the layers with cross-attention by its sizes."""
+    parts = [None if layer.cross is None else _sizes(layer.cross) for layer in spec.layers]
+    return _alike(parts, _heads_name)
+
+
 def dense_layers(spec: ModelSpec) -> list[Alike[Mlp]]:
     """Groups the layers with a dense MLP by that MLP."""
     parts = [layer.mlp if isinstance(layer.mlp, Mlp) else None for layer in spec.layers]

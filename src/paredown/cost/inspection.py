@@ -19,8 +19,14 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import OperationCost, load_letters
 from paredown.cost.operations import operations
 from paredown.cost.roofline import Roofs, best_step_s, best_time
-from paredown.cost.serving import MAX_STEP_TOKENS, BatchLoad, ServingTimes, serving_times
-from paredown.cost.step_cost import StepCost, StepLoad, decode_load, prefill_load
+from paredown.cost.serving import (
+    MAX_STEP_TOKENS,
+    BatchLoad,
+    ServingTimes,
+    answers_load,
+    serving_times,
+)
+from paredown.cost.step_cost import StepCost, StepLoad, encoded_prompts_load, prefill_load
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -153,9 +159,12 @@ def inspect_model(
 
 def phase_loads(spec: ModelSpec, batch_load: BatchLoad) -> dict[str, StepLoad]:
     """Returns the loads of a whole prompt in one step, and of a decode step of the whole batch."""
+    prompt_tokens = batch_load.prompt_tokens
     return {
-        "prefill": prefill_load(batch_load.prompt_tokens, 0, spec.windows),
-        "decode": decode_load(batch_load.batch, batch_load.context, spec.windows),
+        "prefill": prefill_load(prompt_tokens, 0, spec.windows)
+        if spec.encoder is None
+        else encoded_prompts_load(1, prompt_tokens),
+        "decode": answers_load(spec, batch_load),
     }
 
 

@@ -5,7 +5,7 @@ from math import ceil
 
 from paredown.cost.alike import attention_layers, mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
-from paredown.cost.operation import expert_letter, load_letters
+from paredown.cost.operation import ENCODES, expert_letter, load_letters
 from paredown.cost.operations import operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.spec.model import ModelSpec
@@ -60,6 +60,7 @@ def model_memory(
     )
     matrices += spec.num_router_parameters()
     all_asked = {expert_letter(number): one.num for number, one in enumerate(spec.expert_kinds)}
+    all_asked[ENCODES] = 1
     linear = sum(
         float(one.count * one.weight_bytes.value(all_asked))
         for one in operations(spec, formats)
@@ -132,8 +133,10 @@ def generation_flops(
 ) -> float:
     """Returns the multiplications and additions of one answer. Without a KV cache every new token
     recomputes all tokens before it."""
-    last = prompt_tokens + new_tokens - 1
-    lengths = [last] if with_cache else range(prompt_tokens, last + 1)
+    # A decoder computes the prompt as well; that of an encoder is read once.
+    first = prompt_tokens if spec.encoder is None else 1
+    last = first + new_tokens - 1
+    lengths = [last] if with_cache else range(first, last + 1)
     load = StepLoad(
         num_tokens=sum(lengths),
         num_logits=new_tokens,
@@ -144,6 +147,9 @@ def generation_flops(
             sum(chunk_pairs(0, length, window) for length in lengths) for window in spec.windows
         ),
         windowed_kv_tokens_read=(0,) * len(spec.windows),
+        num_encoder_tokens=prompt_tokens,
+        encoder_pairs=prompt_tokens**2,
+        cross_pairs=prompt_tokens * sum(lengths),
     )
     letters = load_letters(load, spec)
     return sum(one.count * one.flops.value(letters) for one in operations(spec, ModelFormats()))

@@ -1,6 +1,6 @@
 """Operation: one kind of work in a step, with its arithmetic and bytes as functions of the load."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from paredown.cost.model_formats import Unit
@@ -13,6 +13,9 @@ from paredown.spec.model import ModelSpec
 # values are read, in layers without a window. The letters for windowed layers and for experts are
 # numbered from the second window, or kind of experts, on (`letter_names`).
 TOKENS, LOGITS, PAIRS, KEYS = "t", "r", "p", "c"
+# Those of an encoder-decoder: whether the encoder reads anything (0 or 1), the tokens that it reads
+# and their pairs, and pairs and keys of cross-attention.
+ENCODES, ENCODER_TOKENS, ENCODER_PAIRS, CROSS_PAIRS, CROSS_KEYS = "b", "s", "ps", "px", "cx"
 Kind = Literal["linear", "experts", "attention", "embedding"]
 
 
@@ -27,6 +30,7 @@ class Operation:
     heads' keys. `weight_bytes`, `kv_bytes` and `activation_bytes` are the least memory traffic,
     with everything read and written once. The other fields are polynomials over the letters of a
     load and the sizes of the model. `experts` are the experts that the product belongs to.
+    `is_of_prompt` means that its rows are the tokens that an encoder reads.
     """
 
     name: str
@@ -41,6 +45,20 @@ class Operation:
     activation_bytes: Polynomial
     num_asked_only: int = 0
     experts: Experts | None = None
+    is_of_prompt: bool = False
+
+    def of_prompt(self, prefix: str) -> "Operation":
+        """Returns the operation for the tokens that an encoder reads, all of which count. Its
+        weight is read in steps with such tokens; of an embedding only their rows are, anyway."""
+        is_whole = self.kind != "embedding"
+        weight_bytes = self.weight_bytes * Polynomial.letter(ENCODES)
+        return replace(
+            self,
+            name=f"{prefix}{self.name}",
+            weight_bytes=weight_bytes if is_whole else self.weight_bytes,
+            num_asked_only=0,
+            is_of_prompt=True,
+        )
 
     def computed_count(self, load: StepLoad) -> float:
         """Returns `count`, less what our core skips in a step."""
@@ -100,11 +118,20 @@ def letter_names(spec: ModelSpec) -> tuple[str, ...]:
     windows = [window_letters(number) for number in range(len(spec.windows))]
     experts = [expert_letter(number) for number in range(len(spec.expert_kinds))]
     pairs, keys = [one for one, _ in windows], [one for _, one in windows]
-    return (TOKENS, LOGITS, PAIRS, KEYS, *pairs, *keys, *experts)
+    across = (ENCODES, ENCODER_TOKENS, ENCODER_PAIRS, CROSS_PAIRS, CROSS_KEYS)
+    encoder = across if spec.encoder is not None else ()
+    return (TOKENS, LOGITS, PAIRS, KEYS, *pairs, *keys, *experts, *encoder)
 
 
 def load_values(load: StepLoad, spec: ModelSpec) -> tuple[float, ...]:
     """Returns a step's load as numbers."""
+    across = (
+        min(load.num_encoder_tokens, 1),
+        load.num_encoder_tokens,
+        load.encoder_pairs,
+        load.cross_pairs,
+        load.cross_tokens_read,
+    )
     return (
         load.num_tokens,
         load.num_logits,
@@ -113,6 +140,7 @@ def load_values(load: StepLoad, spec: ModelSpec) -> tuple[float, ...]:
         *load.windowed_pairs,
         *load.windowed_kv_tokens_read,
         *(experts_asked(experts, load.num_tokens) for experts in spec.expert_kinds),
+        *(across if spec.encoder is not None else ()),
     )
 
 

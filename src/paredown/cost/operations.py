@@ -14,12 +14,17 @@ from paredown.cost.alike import (
     AttentionLayers,
     T,
     attention_layers,
+    crossed_layers,
     dense_layers,
     expert_layers,
     projections,
 )
 from paredown.cost.model_formats import ModelFormats, Unit, kv_element_bytes, unit_of
 from paredown.cost.operation import (
+    CROSS_KEYS,
+    CROSS_PAIRS,
+    ENCODER_PAIRS,
+    ENCODER_TOKENS,
     KEYS,
     LOGITS,
     PAIRS,
@@ -44,9 +49,26 @@ _LOGIT_BYTES = 4
 def operations(
     spec: ModelSpec, formats: ModelFormats, sizes: Sizes | None = None, *, fused: bool = True
 ) -> list[Operation]:
-    """Returns the operations in the order of a step: embedding, each layer's, logits. `sizes` are
-    the model's own numbers unless letters are given."""
-    return _Counter(spec, formats, sizes or Sizes.of(spec), fused).all()
+    """Returns the operations in the order of a step: the encoder's where there is one, embedding,
+    each layer's, logits. `sizes` are the model's own numbers unless letters are given."""
+    sizes = sizes or Sizes.of(spec)
+    own = _Counter(spec, formats, sizes, fused).all()
+    if spec.encoder is None:
+        return own
+    kept = replace(formats, kv_dtype="bf16")
+    letters = _Letters(ENCODER_TOKENS, ENCODER_TOKENS, ENCODER_PAIRS, ENCODER_TOKENS)
+    encoder = _Counter(spec.encoder, kept, sizes, fused, letters).all()
+    return [*(one.of_prompt("encoder's ") for one in encoder), *own]
+
+
+@dataclass(frozen=True)
+class _Letters:
+    """Tokens, rows of logits, pairs and keys without a window."""
+
+    tokens: str = TOKENS
+    logits: str = LOGITS
+    pairs: str = PAIRS
+    keys: str = KEYS
 
 
 @dataclass(frozen=True)
@@ -55,6 +77,7 @@ class _Counter:
     formats: ModelFormats
     sizes: Sizes
     fused: bool
+    letters: _Letters = _Letters()
 
     def all(self) -> list[Operation]:
         spec = self.spec
@@ -64,6 +87,7 @@ class _Counter:
             *(self._projection(role, alike) for role in QKV_ROLES for alike in shapes),
             *(one for alike in attention for one in self._attention(alike)),
             *(one for alike in shapes for one in _behind(alike, [self._projection("o", alike)])),
+            *self._across(),
             *(one for alike in dense_layers(spec) for one in _behind(alike, self._dense(alike))),
             *(
                 one
@@ -73,7 +97,30 @@ class _Counter:
             *([self._logits()] if spec.generates else ()),
         ]
 
-    def _projection(self, role: str, alike: Alike[Attention]) -> Operation:
+    def _across(self) -> list[Operation]:
+        """Builds cross-attention: keys and values of the encoder's tokens, once for a text, and for
+        each token queries, scores, their weighted sum and its projection."""
+        found = list[Operation]()
+        for alike in crossed_layers(self.spec):
+            tokens = {role: ENCODER_TOKENS if role in ("k", "v") else TOKENS for role in "kvqo"}
+            k, v, q, o = (self._projection(role, alike, letter) for role, letter in tokens.items())
+            layers = AttentionLayers(
+                suffix=alike.suffix,
+                count=alike.count,
+                attention=alike.part,
+                kv_dtype=self.formats.kv_dtypes[0],
+                window_number=None,
+                has_last=alike.has_last,
+            )
+            met = replace(self, letters=_Letters(pairs=CROSS_PAIRS, keys=CROSS_KEYS))
+            found += [one.of_prompt("cross ") for one in (k, v)]
+            own = (q, *met._attention(layers), o)
+            found += [replace(one, name=f"cross {one.name}") for one in own]
+        return found
+
+    def _projection(
+        self, role: str, alike: Alike[Attention], letter: str | None = None
+    ) -> Operation:
         attention, hidden = alike.part, self.sizes.hidden
         sizes = self.sizes.attention(attention, self.spec.hidden_size)
         shapes = {
@@ -85,14 +132,14 @@ class _Counter:
         return self._product(
             role + alike.suffix,
             alike.count,
-            rows=Polynomial.letter(TOKENS),
+            rows=Polynomial.letter(letter or self.letters.tokens),
             out=shapes[role][0],
             columns=shapes[role][1],
             num_columns=attention.shapes(self.spec.hidden_size)[role][1],
         )
 
     def _dense(self, alike: Alike[Mlp]) -> list[Operation]:
-        rows, size = Polynomial.letter(TOKENS), self.sizes.mlp(alike.part)
+        rows, size = Polynomial.letter(self.letters.tokens), self.sizes.mlp(alike.part)
         return self._mlp("", alike, alike.part, rows, size)
 
     def _mlp(
@@ -127,7 +174,7 @@ class _Counter:
                 name + alike.suffix,
                 alike.count,
                 float32,
-                rows=Polynomial.letter(TOKENS),
+                rows=Polynomial.letter(self.letters.tokens),
                 out=out,
                 columns=self.sizes.hidden,
                 bytes_per_weight=self.formats.weight_bytes(float32, self.spec.hidden_size),
@@ -135,7 +182,8 @@ class _Counter:
             )
             for name, out in routers.items()
         ]
-        asked, rows = Polynomial.letter(expert_letter(number)), Polynomial.letter(TOKENS)
+        asked = Polynomial.letter(expert_letter(number))
+        rows = Polynomial.letter(self.letters.tokens)
         each = self._mlp("experts' ", alike, experts.expert, rows * sizes.num_per_token, sizes.size)
         found += [
             replace(one, kind="experts", experts=experts, weight_bytes=one.weight_bytes * asked)
@@ -170,7 +218,7 @@ class _Counter:
 
     def _embedding(self) -> Operation:
         """Builds the lookup of a row of the table for each token, read and written."""
-        values = Polynomial.letter(TOKENS) * self.sizes.hidden
+        values = Polynomial.letter(self.letters.tokens) * self.sizes.hidden
         return Operation(
             name="embedding",
             kind="embedding",
@@ -189,7 +237,7 @@ class _Counter:
             "logits",
             1,
             self.formats.output,
-            rows=Polynomial.letter(LOGITS),
+            rows=Polynomial.letter(self.letters.logits),
             out=self.sizes.vocabulary,
             columns=self.sizes.hidden,
             bytes_per_weight=self.formats.weight_bytes(self.formats.output, self.spec.hidden_size),
@@ -199,12 +247,14 @@ class _Counter:
     def _attention(self, layers: AttentionLayers) -> list[Operation]:
         """Builds the products of queries with keys, and of their weights with values."""
         number, formats = layers.window_number, self.formats
-        pairs, keys = (PAIRS, KEYS) if number is None else window_letters(number)
+        pairs, keys = self.letters.pairs, self.letters.keys
+        if number is not None:
+            pairs, keys = window_letters(number)
         sizes = self.sizes.attention(layers.attention, self.spec.hidden_size)
         flops = 2 * Polynomial.letter(pairs) * sizes.query
         element = kv_element_bytes(layers.kv_dtype, layers.attention.head_dim)
         kv_bytes = Polynomial.letter(keys) * sizes.key_value * element
-        rows = Polynomial.letter(TOKENS) * sizes.query * formats.activation_bytes
+        rows = Polynomial.letter(self.letters.tokens) * sizes.query * formats.activation_bytes
         scores = Polynomial.letter(pairs) * sizes.heads * formats.activation_bytes
         unit: Unit = "fp32" if layers.kv_dtype == "fp32" else "bf16"
         return [

@@ -1,6 +1,7 @@
 """PredictedStep: the StepCost of our engine on a calibrated machine."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -76,8 +77,51 @@ class PredictedStep:
             + self.layer_columns(step) * rates.column_s
             + linear_s
             + self.attention_s(step)
-            + step.num_logits * self.spec.vocab_size * rates.logit_s
+            + self.encoder_s(step)
+            + step.num_logits * self._num_outputs * rates.logit_s
         )
+
+    def encoder_s(self, step: StepLoad) -> float:
+        """Returns the seconds in which an encoder reads a step's prompts, and in which keys and
+        values of cross-attention are made of its vectors."""
+        num_tokens = step.num_encoder_tokens
+        if not num_tokens:
+            return 0.0
+        columns = sum(2 * one.kv_size * count for one, count in self._crossed)
+        return (
+            self._encoder.fitted_s(step.of_encoder)
+            + columns * num_tokens * self.fit.rates.column_s
+            + self._products_s(self._cross_parts(("k", "v"), num_tokens))
+        )
+
+    @cached_property
+    def _encoder(self) -> "PredictedStep":
+        assert self.spec.encoder is not None
+        # The keys of its own texts are kept in bf16 while they are read.
+        formats = replace(self.formats, kv_dtype="bf16")
+        return replace(self, spec=self.spec.encoder, formats=formats)
+
+    def _products_s(self, parts: Iterable["_Part"]) -> float:
+        rates, model_bytes = self.fit.linear_rates(self.formats.linear.name), self.weight_bytes
+        bandwidth = self.fit.bandwidth(model_bytes)
+        return sum(
+            part.count
+            * rates.seconds(part.macs, part.num_tokens, part.num_bytes / bandwidth, model_bytes)
+            for part in parts
+        )
+
+    @cached_property
+    def _crossed(self) -> list[tuple[Attention, int]]:
+        """The kinds of cross-attention, with the number of their layers."""
+        counts = Counter(layer.cross for layer in self.spec.layers if layer.cross is not None)
+        return list(counts.items())
+
+    def _cross_parts(self, roles: Sequence[str], num_tokens: float) -> list["_Part"]:
+        hidden, parts = self.spec.hidden_size, list[_Part]()
+        for cross, count in self._crossed:
+            shapes = cross.shapes(hidden)
+            parts += self._parts({role: shapes[role] for role in roles}, count, num_tokens)
+        return parts
 
     def layer_columns(self, step: StepLoad) -> int:
         """Returns how many numbers pass through operations, over all tokens and layers. In the
@@ -92,23 +136,31 @@ class PredictedStep:
 
     def linear_s(self, num_tokens: int, num_logits: int) -> float:
         """Returns the seconds of all products with weights in a step."""
-        linear = self.fit.linear_rates(self.formats.linear.name)
-        output = self.fit.linear_rates(self.formats.output.name)
-        model_bytes = self.weight_bytes
-        bandwidth = self.fit.bandwidth(model_bytes)
-        total = 0.0
-        for part in self._layer_parts(num_tokens, num_logits):
-            memory_s = part.num_bytes / bandwidth
-            each_s = linear.seconds(part.macs, part.num_tokens, memory_s, model_bytes)
-            total += part.count * each_s
-        if num_logits:
+        total = self._products_s(self._layer_parts(num_tokens, num_logits))
+        if num_logits and self._num_outputs:
+            output = self.fit.linear_rates(self.formats.output.name)
             macs, num_bytes = self._output_weight
-            total += output.seconds(macs, num_logits, num_bytes / bandwidth, model_bytes)
+            model_bytes = self.weight_bytes
+            memory_s = num_bytes / self.fit.bandwidth(model_bytes)
+            total += output.seconds(macs, num_logits, memory_s, model_bytes)
         return total
 
     def attention_s(self, step: StepLoad) -> float:
         """Returns the seconds of attention in all layers."""
-        return sum(self._attention_of(step).values())
+        return sum(self._attention_of(step).values()) + self._cross_s(step)
+
+    def _cross_s(self, step: StepLoad) -> float:
+        """Returns the seconds of cross-attention, without its products with weights."""
+        total = 0.0
+        for cross, count in self._crossed:
+            rates = self.fit.attention_rates(self.formats.kv_dtypes[0])
+            keys, pairs = step.cross_tokens_read, step.cross_pairs
+            compute_s = keys * cross.kv_size * rates.key_s + pairs * cross.query_size * rates.pair_s
+            element = float(kv_element_bytes(self.formats.kv_dtypes[0], cross.head_dim))
+            num_bytes = 2 * keys * cross.kv_size * element
+            bandwidth = self.fit.bandwidth(self.weight_bytes + num_bytes)
+            total += count * max(compute_s, num_bytes / bandwidth)
+        return total
 
     def _attention_of(self, step: StepLoad) -> dict[str, float]:
         """Returns the seconds of attention by suffix of the layers that attend alike."""
@@ -136,6 +188,10 @@ class PredictedStep:
 
     def _fitted_operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
         operation = cost.operation
+        if operation.is_of_prompt:
+            return self._prompt_operation_s(cost, load)
+        if operation.kind == "attention" and operation.name.startswith("cross "):
+            return self._cross_s(load) / (2 * len(self._crossed))
         if operation.kind == "attention":
             alike = self._attention_of(load)
             return alike[operation.name.removeprefix("scores").removeprefix("weighted sum")] / 2
@@ -156,6 +212,16 @@ class PredictedStep:
         memory_s /= self.fit.bandwidth(self.weight_bytes)
         rates = self.fit.linear_rates(format_name)
         return count * rates.seconds(macs, each, memory_s, self.weight_bytes)
+
+    def _prompt_operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
+        """Returns the seconds of an operation on the tokens that the encoder reads."""
+        if not load.num_encoder_tokens:
+            return 0.0
+        name = cost.operation.name.removeprefix("encoder's ")
+        operation = replace(cost.operation, name=name, is_of_prompt=False)
+        own = replace(cost, operation=operation)
+        cost_of = self if name.startswith("cross ") else self._encoder
+        return cost_of._fitted_operation_s(own, load.of_encoder)
 
     @cached_property
     def roofs(self) -> Roofs:
@@ -181,6 +247,7 @@ class PredictedStep:
         columns = [
             _PASSES * hidden
             + 2 * (layer.attention.query_size + layer.attention.kv_size)
+            + (0 if layer.cross is None else 2 * layer.cross.query_size)
             + mlp_columns(layer)
             for layer in self.spec.layers
         ]
@@ -209,6 +276,8 @@ class PredictedStep:
                 parts += self._output_parts(alike, int(alike.has_last), num_asked)
             for inner in layers:
                 parts += self._mlp_parts(inner, int(inner.has_last), num_asked)
+        # Of the last layer's tokens, too: they are few where it matters.
+        parts += self._cross_parts(("q", "o"), num_tokens)
         for alike in attention:
             num_rest = alike.count - num_last * alike.has_last
             parts += self._output_parts(alike, num_rest, num_tokens)
@@ -264,9 +333,14 @@ class PredictedStep:
         ]
 
     @cached_property
+    def _num_outputs(self) -> int:
+        """The logits of a row; an encoder has none."""
+        return self.spec.vocab_size if self.spec.generates else 0
+
+    @cached_property
     def _output_weight(self) -> tuple[int, float]:
         columns = self.spec.hidden_size
-        macs = self.spec.vocab_size * columns
+        macs = self._num_outputs * columns
         return macs, float(macs * self._packed.weight_bytes(self.formats.output, columns))
 
     @cached_property

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from paredown.cost.step_cost import StepCost, StepLoad, decode_load, prefill_load
+from paredown.cost.step_cost import (
+    StepCost,
+    StepLoad,
+    decode_load,
+    encoded_prompts_load,
+    prefill_load,
+    reading_across,
+)
 from paredown.errors import ConfigError
 from paredown.spec.model import ModelSpec
 
@@ -58,7 +65,7 @@ def serving_times(
     cost: StepCost, batch_load: BatchLoad, spec: ModelSpec, max_step_tokens: int = MAX_STEP_TOKENS
 ) -> ServingTimes:
     first_s = ttft_s(cost, spec, batch_load.prompt_tokens, max_step_tokens=max_step_tokens)
-    each_s = cost.step_s(decode_load(batch_load.batch, batch_load.context, spec.windows))
+    each_s = cost.step_s(answers_load(spec, batch_load))
     return ServingTimes(
         ttft_s=first_s,
         tpot_s=each_s,
@@ -67,11 +74,21 @@ def serving_times(
     )
 
 
+def answers_load(spec: ModelSpec, batch_load: BatchLoad) -> StepLoad:
+    """Returns the load of a step that gives every sequence of the batch a token."""
+    if spec.encoder is None:
+        return decode_load(batch_load.batch, batch_load.context, spec.windows)
+    own_tokens = max(1, batch_load.context - batch_load.prompt_tokens)
+    return reading_across(decode_load(batch_load.batch, own_tokens), batch_load.prompt_tokens)
+
+
 def prompt_steps(
     spec: ModelSpec, num_tokens: int, max_step_tokens: int = MAX_STEP_TOKENS
 ) -> list[StepLoad]:
     """Returns the steps of a prompt that is alone in the engine; the last one has the row of
-    logits."""
+    logits. An encoder reads it in one step."""
+    if spec.encoder is not None:
+        return [encoded_prompts_load(1, num_tokens)]
     steps = []
     for start in range(0, num_tokens, max_step_tokens):
         length = min(max_step_tokens, num_tokens - start)

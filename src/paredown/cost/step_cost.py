@@ -19,6 +19,11 @@ class StepLoad:
     `attention_pairs` sums query-key pairs. `kv_tokens_read` sums the tokens whose keys and values
     a chunk reads, its context and itself. The `windowed` fields are the same sums for layers with
     a sliding window, one for each of the model's windows (`ModelSpec.windows`).
+
+    In an encoder-decoder these are sums over the decoder's tokens. `num_encoder_tokens` counts the
+    tokens that its encoder reads in the step, `encoder_pairs` their pairs with all tokens of their
+    text. `cross_pairs` and `cross_tokens_read` are as the sums above, of the decoder's tokens with
+    those of their encoder's text.
     """
 
     num_tokens: int
@@ -29,12 +34,27 @@ class StepLoad:
     windowed_pairs: tuple[int, ...] = ()
     windowed_kv_tokens_read: tuple[int, ...] = ()
     num_first_tokens: int = 0
+    num_encoder_tokens: int = 0
+    encoder_pairs: int = 0
+    cross_pairs: int = 0
+    cross_tokens_read: int = 0
 
     @property
     def asked_share(self) -> float:
         """The share of the tokens with a row of logits. Our core computes only these after the
         keys and values of the last layer."""
         return self.num_logits / self.num_tokens
+
+    @property
+    def of_encoder(self) -> "StepLoad":
+        """The load of the encoder: all of its tokens are asked for, although it has no logits."""
+        return StepLoad(
+            num_tokens=self.num_encoder_tokens,
+            num_logits=self.num_encoder_tokens,
+            num_requests=self.num_requests,
+            attention_pairs=self.encoder_pairs,
+            kv_tokens_read=self.num_encoder_tokens,
+        )
 
     @property
     def last_layer(self) -> "StepLoad":
@@ -44,10 +64,13 @@ class StepLoad:
             return self
         rows = self.num_logits / self.num_requests
         pairs = min(self.attention_pairs, round(rows * self.kv_tokens_read))
+        across = min(self.cross_pairs, round(rows * self.cross_tokens_read))
         read = min(rows, 1.0)
         return replace(
             self,
             attention_pairs=pairs,
+            cross_pairs=across,
+            cross_tokens_read=round(read * self.cross_tokens_read),
             windowed_pairs=tuple(
                 min(own, round(rows * keys))
                 for own, keys in zip(self.windowed_pairs, self.windowed_kv_tokens_read, strict=True)
@@ -117,4 +140,24 @@ def _chunks_load(
         windowed_kv_tokens_read=tuple(
             num_requests * chunk_kv_tokens(start, num_tokens, window) for window in windows
         ),
+    )
+
+
+def reading_across(load: StepLoad, prompt_tokens: int) -> StepLoad:
+    """Returns the load with decoder tokens that read `prompt_tokens` tokens of an encoder each."""
+    return replace(
+        load,
+        cross_pairs=load.num_tokens * prompt_tokens,
+        cross_tokens_read=load.num_requests * prompt_tokens,
+    )
+
+
+def encoded_prompts_load(num_requests: int, prompt_tokens: int) -> StepLoad:
+    """Returns the load of the first step of requests to an encoder-decoder: each has its prompt
+    encoded, and the first token of its answer."""
+    load = reading_across(prompts_load(num_requests, 1), prompt_tokens)
+    return replace(
+        load,
+        num_encoder_tokens=num_requests * prompt_tokens,
+        encoder_pairs=num_requests * prompt_tokens**2,
     )

@@ -7,7 +7,7 @@ from paredown.cost.memory import MEMORY_SHARE, model_memory
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepCost, StepLoad
-from paredown.errors import CapacityError
+from paredown.errors import CapacityError, UnsupportedError
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
@@ -54,7 +54,14 @@ class PlannedMachine:
         self, spec: ModelSpec, formats: ModelFormats, *, max_running: int, max_step_tokens: int
     ) -> int:
         """Returns the pages that fit beside the weights and the working memory. Raises
-        CapacityError, with the missing bytes, if one full context does not fit."""
+        CapacityError, with the missing bytes, if one full context does not fit, and
+        UnsupportedError for an encoder-decoder."""
+        if spec.encoder is not None:
+            raise UnsupportedError(
+                "loads on encoder-decoders are not simulated",
+                seen=spec.family,
+                remedy="`paredown inspect` has the times of one prompt and of a step.",
+            )
         memory = model_memory(
             spec, formats, batch=max_running, context=1, step_tokens=max_step_tokens
         )
