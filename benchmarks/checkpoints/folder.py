@@ -10,7 +10,8 @@ import numpy.typing as npt
 from benchmarks.checkpoints.shapes import Config
 from benchmarks.checkpoints.tokenizer import make_vocabulary, special_token_ids, write_tokenizer
 from paredown.formats.tensor import StoredTensor, float32_to_bf16
-from paredown.models.config import spec_from_config
+from paredown.models.config import family_from_config, spec_from_config
+from paredown.models.families.family import Family
 from paredown.models.families.table import FAMILIES
 from paredown.models.files.output_folder import output_folder
 from paredown.models.files.shard_writer import write_shards
@@ -31,14 +32,31 @@ def write_random_checkpoint(config: Config, folder: Path, seed: int = 0) -> None
         (partial / "config.json").write_text(json.dumps(dict(config), indent=2) + "\n")
         vocabulary = make_vocabulary(spec.vocab_size, special_token_ids(config))
         write_tokenizer(partial, vocabulary)
-        write_shards(partial, random_tensors(spec, seed))
+        write_shards(partial, random_tensors(spec, seed, family_from_config(config)))
 
 
-def random_tensors(spec: ModelSpec, seed: int) -> Iterator[tuple[str, StoredTensor]]:
-    """Yields every tensor of a checkpoint by name; matrices keep the variance of their input."""
+def random_tensors(
+    spec: ModelSpec, seed: int, family: Family | None = None
+) -> Iterator[tuple[str, StoredTensor]]:
+    """Yields every tensor of a checkpoint by name; matrices keep the variance of their input.
+    `family` None is that of the spec."""
     rng = np.random.default_rng(seed)
-    names = Names(family=FAMILIES[spec.family], prefix="model.")
+    prefix = "model." if spec.encoder is None else ""
+    names = Names(family=family or FAMILIES[spec.family], prefix=prefix)
     yield f"{names.embedding}.weight", _matrix(rng, spec.vocab_size, spec.hidden_size)
+    if spec.encoder is not None:
+        yield from _stack(spec.encoder, names.encoder, rng)
+    yield from _stack(spec, names, rng)
+    if not spec.is_tied:
+        yield f"{names.output}.weight", _matrix(rng, spec.vocab_size, spec.hidden_size)
+
+
+def _stack(
+    spec: ModelSpec, names: Names, rng: np.random.Generator
+) -> Iterator[tuple[str, StoredTensor]]:
+    """Yields the tensors of all layers, and of what stands beside them."""
+    if spec.relative_shape is not None:
+        yield f"{names.relative_biases}.weight", _matrix(rng, *spec.relative_shape)
     for layer in range(spec.num_layers):
         for role, (num_rows, num_columns) in spec.linear_shapes(layer).items():
             yield f"{names.linear(role, layer)}.weight", _matrix(rng, num_rows, num_columns)
@@ -48,8 +66,6 @@ def random_tensors(spec: ModelSpec, seed: int) -> Iterator[tuple[str, StoredTens
             yield _vector_name(names, role, layer), _vector(rng, role, size)
     for role, size in model_vectors(spec).items():
         yield _vector_name(names, role, None), _vector(rng, role, size)
-    if not spec.is_tied:
-        yield f"{names.output}.weight", _matrix(rng, spec.vocab_size, spec.hidden_size)
 
 
 def _matrix(rng: np.random.Generator, num_rows: int, num_columns: int) -> StoredTensor:
