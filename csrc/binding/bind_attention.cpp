@@ -127,6 +127,7 @@ class Attention {
                          nullptr,
                          sink_queries ? sink_queries->data() : nullptr,
                          stride,
+                         1.0f,
                          {relative_.empty() ? nullptr : relative_.data(), max_distance_}});
   }
 

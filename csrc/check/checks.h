@@ -21,6 +21,9 @@ void check_gated(Outcome& outcome);
 // and with its keys shared by threads.
 void check_attention(Outcome& outcome);
 
+// A text's vectors have the same bits in a batch and alone.
+void check_encode(Outcome& outcome);
+
 // Every instruction set computes what the generic one computes, up to rounding.
 void check_sets_agree(Outcome& outcome);
 

@@ -20,6 +20,7 @@ int main() {
   check_suffix_index(outcome);
   check_retrieve(outcome);
   check_batches(outcome);
+  check_encode(outcome);
   check_gated(outcome);
   check_written_drafts(outcome);
   check_attention(outcome);

@@ -98,11 +98,11 @@ void fill_layer(Model& model, Random& random, const Case& test, int64_t layer) {
   add_mlp("shared.", experts.shared_mlp());
 }
 
+std::span<const uint8_t> bytes(const std::vector<float>& values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)};
+}
+
 void fill(Model& model, Random& random, const Case& test) {
-  auto bytes = [](const std::vector<float>& values) {
-    return std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(values.data()),
-                                    values.size() * sizeof(float));
-  };
   model.set_embedding(WeightKind::kFp32, bytes(floats(random, kVocab * kHidden, 0.0f, 1.0f)));
   if (test.learned_positions) {
     const std::vector<float> table = floats(random, (kContext + 2) * kHidden, 0.0f, 1.0f);
@@ -198,6 +198,104 @@ std::unique_ptr<Model> random_model(Random& random, const Case& test) {
   if (test.unequal) add_unequal_layers(config, test);
   auto model = std::make_unique<Model>(config, test.isa, ThreadPlan{2, 3});
   fill(*model, random, test);
+  return model;
+}
+
+namespace {
+
+// A layer that reads and writes as the variant's do.
+LayerConfig encoder_layer(const EncoderCase& test, int64_t index) {
+  const bool is_post_norm = test.variant == 0;
+  LayerConfig layer{};
+  layer.attention = {3, 3, 16, 0, {}, 0.25f};
+  layer.attention.is_causal = test.variant == 3;
+  if (test.variant == 1 || test.variant == 3) {
+    layer.attention.inverse_frequencies = frequencies(8);
+    layer.attention.window = index == 0 ? 0 : 7;
+  }
+  if (test.variant == 2) layer.attention.max_distance = 20;
+  layer.mlp = MlpConfig{80, test.variant == 1, Activation::kGelu};
+  const NormConfig norm{is_post_norm ? NormKind::kLayer : NormKind::kRms, 1e-5f};
+  layer.norms[is_post_norm ? NormRole::kAttentionSum : NormRole::kAttention] = norm;
+  layer.norms[is_post_norm ? NormRole::kMlpSum : NormRole::kMlp] = norm;
+  layer.residual = Residual::kSequential;
+  layer.residual_multiplier = 1.0f;
+  layer.kv = {test.kv, false};
+  return layer;
+}
+
+HeadConfig encoder_head(const EncoderCase& test) {
+  const NormConfig norm{NormKind::kLayer, 1e-5f};
+  HeadConfig head{};
+  if (test.variant == 0) {
+    head.pooling = {Pooling::kMean, Pooling::kMax};
+    head.steps = {{32, Activation::kTanh, norm, false}, {2, {}, {}, false}};
+  } else if (test.variant == 1) {
+    head.pooling = {Pooling::kCls, Pooling::kLast};
+    head.is_normalized = true;
+  } else if (test.variant == 2) {
+    head.token_steps = {{kHidden, Activation::kGelu, norm, false}, {kVocab, {}, {}, true}};
+    head.pooling = {Pooling::kMaxLogRelu};
+  } else {
+    head.token_steps = {{24, {}, {}, false}};
+    head.is_normalized = true;
+  }
+  return head;
+}
+
+void fill_encoder(Model& model, Random& random, const Case& test) {
+  const ModelConfig& config = model.config();
+  model.set_embedding(WeightKind::kFp32, bytes(floats(random, kVocab * kHidden, 0.0f, 1.0f)));
+  if (config.num_token_types > 0) {
+    const int64_t size = config.num_token_types * kHidden;
+    model.set_token_types(WeightKind::kFp32, bytes(floats(random, size, 0.0f, 1.0f)));
+    const std::vector<float> table = floats(random, kContext * kHidden, 0.0f, 1.0f);
+    model.set_positions(WeightKind::kFp32, bytes(table), 0);
+    set_norm(model, random, "embedding_norm", 0, kHidden, config.embedding_norm->kind);
+  }
+  if (config.final_norm) set_norm(model, random, "final_norm", 0, kHidden, NormKind::kRms);
+  if (const AttentionConfig* attention = config.relative_attention()) {
+    const int64_t size = attention->num_heads * (2 * attention->max_distance + 1);
+    model.set_relative(floats(random, size, 0.0f, 1.0f));
+  }
+  auto add_steps = [&](const std::string& prefix, const std::vector<HeadStepConfig>& steps,
+                       int64_t columns) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const std::string role = prefix + std::to_string(i);
+      add_random_linear(model, random, test, role, 0, steps[i].size, columns);
+      if (steps[i].norm) {
+        set_norm(model, random, role + ".norm", 0, steps[i].size, steps[i].norm->kind);
+      }
+      columns = steps[i].size;
+    }
+  };
+  add_steps("head.token.", config.head->token_steps, kHidden);
+  add_steps("head.", config.head->steps, config.head->pooled_size(kHidden));
+  if (!config.head->token_steps.empty() && config.head->token_steps.back().is_tied) {
+    model.tie_embedding();
+  }
+  for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
+    fill_layer(model, random, test, layer);
+  }
+  model.check_weights();
+}
+
+}  // namespace
+
+std::unique_ptr<Model> random_encoder(Random& random, const EncoderCase& test) {
+  ModelConfig config{};
+  config.vocab_size = kVocab;
+  config.hidden_size = kHidden;
+  config.max_positions = kContext;
+  config.embedding_multiplier = config.output_multiplier = 1.0f;
+  config.num_token_types = test.variant == 0 ? 2 : 0;
+  if (test.variant == 0) config.embedding_norm = NormConfig{NormKind::kLayer, 1e-5f};
+  if (test.variant != 0) config.final_norm = NormConfig{NormKind::kRms, 1e-5f};
+  config.layers = {encoder_layer(test, 0), encoder_layer(test, 1)};
+  config.has_output = false;
+  config.head = encoder_head(test);
+  auto model = std::make_unique<Model>(config, test.isa, ThreadPlan{2, 3});
+  fill_encoder(*model, random, {test.isa, test.kind, {test.kv, false}, false, true});
   return model;
 }
 

@@ -23,6 +23,16 @@ struct Case {
   bool has_bitmaps = false;  // int8 and bf16, whose inputs are rounded; half of their numbers zero
 };
 
+// Encoders with norms on sums, with windows on both sides, with relative positions, and causal
+// ones.
+inline constexpr int kNumEncoderVariants = 4;
+struct EncoderCase {
+  Isa isa;
+  WeightKind kind;
+  KvKind kv;
+  int variant;
+};
+
 struct Sequence {
   std::vector<int32_t> tokens;
   std::vector<int32_t> pages;
@@ -32,6 +42,8 @@ struct Sequence {
 
 // The same random numbers give the same weights on every instruction set.
 std::unique_ptr<Model> random_model(Random& random, const Case& test);
+
+std::unique_ptr<Model> random_encoder(Random& random, const EncoderCase& test);
 
 // Up to four sequences of any length on pages of their own.
 std::vector<Sequence> random_sequences(Random& random);

@@ -122,6 +122,8 @@ struct OutputRows {
   Activation activation;
   // Gated outputs go nowhere but into the input of the weight that reads them; null: to `values`.
   const NextInput* next = nullptr;
+  // Outputs of a layer without a gate become activation(output). The weight has whole panels.
+  bool activated = false;
 };
 
 // The sums of two rows of codes for each token, [2 T][row_stride], from some panel on.
@@ -245,7 +247,7 @@ inline constexpr int64_t relative_head_floats(int64_t max_distance) {
 }
 
 struct AttentionRows {
-  const float* queries;  // [T][query_stride], scaled and rotated
+  const float* queries;  // [T][query_stride], rotated
   int64_t query_stride;
   float* outputs;  // [T][output_stride]
   int64_t output_stride;
@@ -254,6 +256,7 @@ struct AttentionRows {
   // window and the sinks leave free, so that no distance grows with the text.
   const float* sink_queries = nullptr;
   int64_t sink_query_stride = 0;
+  float query_scale = 1.0f;  // of queries that are not scaled yet
   RelativeView relative{};
 };
 

@@ -157,6 +157,35 @@ void activate(Activation kind, const float* gate, const float* up, float* output
   }
 }
 
+template <Activation kActivation>
+void activate_rows_with(float* rows, int64_t row_stride, int64_t num_rows, int64_t size) {
+  for (int64_t r = 0; r < num_rows; ++r) {
+    float* row = rows + r * row_stride;
+    for (int64_t i = 0; i < size; i += kLanes) {
+      store_f(row + i, activation<kActivation>(load_f(row + i)));
+    }
+  }
+}
+
+// The first numbers of some rows in place. size: multiple of 16.
+void activate_rows(Activation kind, float* rows, int64_t row_stride, int64_t num_rows,
+                   int64_t size) {
+  switch (kind) {
+    case Activation::kSilu:
+      return activate_rows_with<Activation::kSilu>(rows, row_stride, num_rows, size);
+    case Activation::kGelu:
+      return activate_rows_with<Activation::kGelu>(rows, row_stride, num_rows, size);
+    case Activation::kGeluTanh:
+      return activate_rows_with<Activation::kGeluTanh>(rows, row_stride, num_rows, size);
+    case Activation::kRelu:
+      return activate_rows_with<Activation::kRelu>(rows, row_stride, num_rows, size);
+    case Activation::kTanh:
+      return activate_rows_with<Activation::kTanh>(rows, row_stride, num_rows, size);
+    case Activation::kSigmoid:
+      return activate_rows_with<Activation::kSigmoid>(rows, row_stride, num_rows, size);
+  }
+}
+
 inline float square_root(float x) { return __builtin_sqrtf(x); }
 
 // RMSNorm (arXiv 1910.07467) or LayerNorm (arXiv 1607.06450) of one row; size: multiple of 16.

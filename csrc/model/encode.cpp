@@ -34,6 +34,11 @@ bool has_float_pages(const ModelConfig& config) {
                      [&](const LayerConfig& layer) { return layer.kv.kind == first; });
 }
 
+// Tokens of a text that others see.
+int64_t num_keys(const EncodeInput& input, size_t text) {
+  return input.lengths[text] - (input.num_unseen.empty() ? 0 : input.num_unseen[text]);
+}
+
 }  // namespace
 
 void Model::check(const EncodeInput& input, EncodeOutput output) {
@@ -137,14 +142,48 @@ void Model::place_texts(const EncodeInput& group) {
   const int32_t* pages = text_pages_.data();
   for (size_t i = 0; i < group.lengths.size(); ++i) {
     const int64_t length = group.lengths[i];
-    const int64_t num_unseen = group.num_unseen.empty() ? 0 : group.num_unseen[i];
     const bool is_long = config_.switch_tokens > 0 && length > config_.switch_tokens;
     for (int64_t position = 0; position < length; ++position) {
       rows_.push_back({position, pages, 0, is_long});
     }
-    slices_.push_back({pages, 0, length, 0, length - num_unseen});
+    slices_.push_back({pages, 0, length, 0, num_keys(group, i)});
     pages += divide_up(length, kPageSize);
   }
+}
+
+// Whether the head reads the first tokens of texts, or the last ones, alone.
+bool Model::pools_few_rows() const {
+  const std::vector<Pooling>& pooling = config_.head->pooling;
+  return !pooling.empty() && std::all_of(pooling.begin(), pooling.end(), [](Pooling one) {
+    return one == Pooling::kCls || one == Pooling::kLast;
+  });
+}
+
+// Keeps of each text the rows that are pooled: what is left of the last layer runs on them.
+void Model::keep_pooled_rows(const EncodeInput& group) {
+  const std::vector<Pooling>& pooling = config_.head->pooling;
+  const auto reads = [&](Pooling one) {
+    return std::find(pooling.begin(), pooling.end(), one) != pooling.end();
+  };
+  slices_.clear();
+  const int32_t* pages = text_pages_.data();
+  int64_t to = 0;
+  int64_t begin = 0;
+  for (size_t i = 0; i < group.lengths.size(); ++i) {
+    const int64_t length = group.lengths[i];
+    text_rows_[i] = 0;
+    auto keep = [&](int64_t position) {
+      keep_row(to++, begin + position);
+      slices_.push_back({pages, position, 1, 0, num_keys(group, i)});
+      ++text_rows_[i];
+    };
+    if (reads(Pooling::kCls)) keep(0);
+    if (reads(Pooling::kLast) && (length > 1 || !reads(Pooling::kCls))) keep(length - 1);
+    begin += length;
+    pages += divide_up(length, kPageSize);
+  }
+  num_tokens_ = to;
+  layers_.back().attention->plan(slices_);
 }
 
 void Model::encode_group(const EncodeInput& group, EncodeOutput output, float* vectors) {
@@ -155,14 +194,18 @@ void Model::encode_group(const EncodeInput& group, EncodeOutput output, float* v
   place_texts(group);
   for (auto& [shape, attention] : attentions_) attention.plan(slices_);
   embed_rows(group.tokens, group.types);
+  text_rows_.assign(group.lengths.begin(), group.lengths.end());
   for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
     project_heads(layer);
+    const bool is_last = layer == config_.num_layers() - 1;
+    if (is_last && output == EncodeOutput::kHead && pools_few_rows()) keep_pooled_rows(group);
     mix_layer(layer);
   }
+  norm_sums();
   norm_hidden(final_norm_);
   const float* hidden = hidden_.as<float>();
   if (output == EncodeOutput::kHead) {
-    return head_->run({hidden, sizes_.hidden_stride, group.lengths}, vectors);
+    return head_->run({hidden, sizes_.hidden_stride, text_rows_}, vectors);
   }
   for (int64_t t = 0; t < num_tokens_; ++t) {
     std::copy_n(hidden + t * sizes_.hidden_stride, config_.hidden_size,

@@ -109,7 +109,7 @@ bool LinearRunner::is_streamed(const LinearView& w, const OutputRows& output, in
   const bool aligned = reinterpret_cast<uintptr_t>(output.values) % kCacheLine == 0 &&
                        output.row_stride * 4 % kCacheLine == 0;
   const int64_t output_columns = output.gated ? w.num_rows / 2 : w.num_rows;
-  return aligned && !output.accumulate && output.next == nullptr &&
+  return aligned && !output.accumulate && !output.activated && output.next == nullptr &&
          num_tokens * output_columns * 4 > kStreamedBytes;
 }
 

@@ -178,16 +178,22 @@ class Model {
   void check_unseen(const EncodeInput& input) const;
   void place_texts(const EncodeInput& group);
   void norm_hidden(const Norm& norm);
+  void norm_sums_later(const Norm& norm);
+  void norm_sums();
   void run_attention_output(int64_t index);
   void run_mlp(int64_t index);
   void run_mlp_into(int64_t index, const OutputRows& output);
   bool is_added_at_once(int64_t index, NormRole norm) const;
   OutputRows sublayer_output(int64_t index, NormRole norm);
   void add_sublayer(int64_t index, NormRole norm);
+  void keep_row(int64_t to, int64_t from);
   void keep_asked_rows(const StepInput& input);
-  auto normed_rows(const Norm& norm);
+  bool pools_few_rows() const;
+  void keep_pooled_rows(const EncodeInput& group);
+  auto normed_rows(const LinearGroup& group, const Norm& norm);
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
+  bool scales_in_attention(int64_t index) const;
   void rotate_and_store(int64_t index);
   void finish_logits(float* logits);
   bool fills_page(int64_t t, int64_t end) const;
@@ -251,7 +257,9 @@ class Model {
   // pages in order.
   AlignedBuffer text_kv_;
   std::vector<int32_t> text_pages_;
+  std::vector<int32_t> text_rows_;  // of each text, that are left in the end
   bool is_encoding_ = false;
+  const Norm* sum_norm_ = nullptr;  // that rows of hidden_ still wait for
 
   // Working memory of a step, grown when a larger one comes.
   int64_t num_tokens_ = 0;

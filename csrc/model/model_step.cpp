@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
+#include <utility>
 
 #include "machine/round_up.h"
 #include "model/model.h"
@@ -92,6 +91,13 @@ void Model::turn(int64_t t) {
   }
 }
 
+// Whether queries are as their projection made them: they need no pass of their own.
+bool Model::scales_in_attention(int64_t index) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  return layer.rotary == nullptr && !layer.norms[NormRole::kQuery].is_there() &&
+         layer_config(index).attention.growth_beta == 0.0f;
+}
+
 void Model::rotate_and_store(int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const AttentionConfig& attention = layer_config(index).attention;
@@ -107,7 +113,7 @@ void Model::rotate_and_store(int64_t index) {
   HeadsView of_queries{};
   of_queries.norm = has_q_norm && !is_wide ? &q_norm : nullptr;
   of_queries.num_turned = rotary == nullptr ? 0 : rotary->num_frequencies();
-  of_queries.scale = attention.scale;
+  of_queries.scale = scales_in_attention(index) ? 1.0f : attention.scale;
   of_queries.head_dim = attention.head_dim;
   HeadsView of_keys = of_queries;
   of_keys.norm = has_k_norm && !is_wide ? &k_norm : nullptr;
@@ -161,16 +167,22 @@ bool Model::fills_page(int64_t t, int64_t end) const {
 void Model::activate(const MlpConfig& mlp) {
   for_rows(num_tokens_, [&](int64_t t) {
     const float* gate = wide_.as<float>() + t * sizes_.wide_stride;
-    kernels_.activate(mlp.activation, gate, mlp.gated ? gate + mlp.size : nullptr,
+    kernels_.activate(mlp.activation, gate, gate + mlp.size,
                       activated_.as<float>() + t * sizes_.wide_stride, mlp.size);
   });
 }
 
-// Makes rows of hidden_, normed where there is a norm.
-auto Model::normed_rows(const Norm& norm) {
-  return [this, &norm, view = norm.view()](int64_t t, float* row) {
+// Makes rows of hidden_ for a group, normed where there is a norm. Sums whose own norm is still
+// waiting are normed here, while they are in the cache; by several weights that would be done
+// twice.
+auto Model::normed_rows(const LinearGroup& group, const Norm& norm) {
+  if (group.parts.size() > 1) norm_sums();
+  const Norm* sum_norm = std::exchange(sum_norm_, nullptr);
+  return [this, &norm, sum_norm, view = norm.view()](int64_t t, float* row) {
     const int64_t size = config_.hidden_size;
-    const float* hidden = hidden_.as<float>() + t * sizes_.hidden_stride;
+    float* hidden = hidden_.as<float>() + t * sizes_.hidden_stride;
+    if (sum_norm != nullptr) kernels_.norm(sum_norm->view(), hidden, hidden, size);
+    if (!norm.is_there() && size % kBlockColumns == 0) return hidden;
     if (norm.is_there()) {
       kernels_.norm(view, hidden, row, size);
     } else {
@@ -185,41 +197,7 @@ auto Model::normed_rows(const Norm& norm) {
 // of its kernel while it is in the cache.
 void Model::run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                        const OutputRows& output) {
-  linears_.run(group, num_rows, normed_rows(norm), output);
-}
-
-// From the keys and values of the last layer on, only rows count whose logits are asked for: they
-// move to the front, in order. A row never moves past its own place.
-void Model::keep_asked_rows(const StepInput& input) {
-  const int64_t num_asked =
-      std::accumulate(input.num_logits.begin(), input.num_logits.end(), int64_t{0});
-  if (num_asked == num_tokens_) return;
-  const int64_t q_size = config_.layers.back().attention.q_size();
-  auto move = [](AlignedBuffer& rows, int64_t stride, int64_t size, int64_t to, int64_t from) {
-    float* first = rows.as<float>();
-    std::memmove(first + to * stride, first + from * stride,
-                 static_cast<size_t>(size) * sizeof(float));
-  };
-  slices_.clear();
-  int64_t to = 0;
-  int64_t end = 0;
-  for (size_t s = 0; s < input.lengths.size(); ++s) {
-    const int64_t asked = input.num_logits[s];
-    end += input.lengths[s];
-    for (int64_t from = end - asked; from < end; ++from, ++to) {
-      move(hidden_, sizes_.hidden_stride, config_.hidden_size, to, from);
-      move(wide_, sizes_.wide_stride, q_size, to, from);
-      if (config_.num_sinks > 0) {
-        move(sink_queries_, sizes_.sink_query_stride, q_size, to, from);
-      }
-    }
-    if (asked == 0) continue;
-    slices_.push_back({input.pages.data() + input.page_offsets[s],
-                       input.starts[s] + input.lengths[s] - asked, asked, input.num_released[s]});
-  }
-  num_tokens_ = num_asked;
-  layers_.back().attention->plan(slices_);
-  plan_cross(input, input.num_logits);
+  linears_.run(group, num_rows, normed_rows(group, norm), output);
 }
 
 // Whether a sublayer's outputs are added to hidden_ as they come.
@@ -247,6 +225,13 @@ void Model::add_sublayer(int64_t index, NormRole role) {
   });
 }
 
+// The rows of hidden_ are sums that this norm belongs to, where there is one.
+void Model::norm_sums_later(const Norm& norm) { sum_norm_ = norm.is_there() ? &norm : nullptr; }
+
+void Model::norm_sums() {
+  if (sum_norm_ != nullptr) norm_hidden(*std::exchange(sum_norm_, nullptr));
+}
+
 // Norms rows of hidden_ in place, where there is a norm.
 void Model::norm_hidden(const Norm& norm) {
   if (!norm.is_there()) return;
@@ -264,13 +249,13 @@ void Model::run_attention_output(int64_t index) {
   linears_.run(layers_[static_cast<size_t>(index)].out, num_tokens_, attended,
                sublayer_output(index, NormRole::kAttentionOutput));
   add_sublayer(index, NormRole::kAttentionOutput);
-  norm_hidden(layers_[static_cast<size_t>(index)].norms[NormRole::kAttentionSum]);
+  norm_sums_later(layers_[static_cast<size_t>(index)].norms[NormRole::kAttentionSum]);
 }
 
 void Model::run_mlp(int64_t index) {
   run_mlp_into(index, sublayer_output(index, NormRole::kMlpOutput));
   add_sublayer(index, NormRole::kMlpOutput);
-  norm_hidden(layers_[static_cast<size_t>(index)].norms[NormRole::kMlpSum]);
+  norm_sums_later(layers_[static_cast<size_t>(index)].norms[NormRole::kMlpSum]);
 }
 
 void Model::run_mlp_into(int64_t index, const OutputRows& output) {
@@ -279,6 +264,7 @@ void Model::run_mlp_into(int64_t index, const OutputRows& output) {
   const bool has_one_norm = config.residual == Residual::kParallelOneNorm;
   const Norm& norm = layer.norms[has_one_norm ? NormRole::kAttention : NormRole::kMlp];
   if (config.experts) {
+    norm_sums();
     if (!output.accumulate) {
       for_rows(num_tokens_, [&](int64_t t) {
         std::fill_n(output.values + t * output.row_stride, config_.hidden_size, 0.0f);
@@ -294,11 +280,18 @@ void Model::run_mlp_into(int64_t index, const OutputRows& output) {
     OutputRows between = rows_of(activated_, sizes_.wide_stride, false);
     between.gated = true;
     between.activation = mlp.activation;
-    return linears_.run_gated(layer.up, layer.down, num_tokens_, normed_rows(norm), between,
-                              output);
+    return linears_.run_gated(layer.up, layer.down, num_tokens_, normed_rows(layer.up, norm),
+                              between, output);
   }
-  run_normed(layer.up, norm, num_tokens_, rows_of(wide_, sizes_.wide_stride, false));
-  activate(mlp);
+  if (mlp.gated) {  // gate and up of formats of their own
+    run_normed(layer.up, norm, num_tokens_, rows_of(wide_, sizes_.wide_stride, false));
+    activate(mlp);
+  } else {
+    OutputRows between = rows_of(activated_, sizes_.wide_stride, false);
+    between.activated = true;
+    between.activation = mlp.activation;
+    run_normed(layer.up, norm, num_tokens_, between);
+  }
   auto activated = [&](int64_t t, float*) {
     return padded_row(activated_, sizes_.wide_stride, t, mlp.size);
   };
@@ -318,6 +311,7 @@ void Model::mix_layer(int64_t index) {
   AttentionRows rows{
       wide_.as<float>(), sizes_.wide_stride,        attended_.as<float>(),   sizes_.wide_stride,
       nullptr,           sink_queries_.as<float>(), sizes_.sink_query_stride};
+  if (scales_in_attention(index)) rows.query_scale = layer_config(index).attention.scale;
   const int64_t max_distance = layer_config(index).attention.max_distance;
   if (max_distance > 0) rows.relative = {relative_.data(), max_distance};
   layers_[static_cast<size_t>(index)].attention->run(kv_view(index), rows);

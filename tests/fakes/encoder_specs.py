@@ -104,6 +104,7 @@ ENCODERS: dict[str, ModelSpec] = {
 HEADS: dict[str, Head] = {
     **{name: Head(kind="embedding", pooling=(name,)) for name in POOLINGS},
     "several": Head(kind="embedding", pooling=("max", "cls", "mean"), is_normalized=True),
+    "ends": Head(kind="embedding", pooling=("last", "cls")),
     "dense": Head(
         kind="embedding",
         pooling=("mean", "last"),

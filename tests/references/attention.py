@@ -9,9 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.kernels import _core
+from paredown.kernels.isa import supported_isas
 from paredown.spec.kv import PAGE_SIZE
 
 Floats = npt.NDArray[np.float32]
+
+# Pages, blocks of 64 and chunks of 512 keys begin and end around these.
+BORDERS = (1, 15, 16, 17, 63, 64, 65, 127, 130, 511, 512, 513, 530, 1024, 1089)
 
 KV_DTYPES = ("fp32", "bf16", "int8", "int4", "fp8", "int8-static", "fp8-static")
 
@@ -210,3 +214,20 @@ def run_slices(core: _core.Attention, slices: list[tuple[AttentionCase, int, int
         None if any(one is None for one in num_keys) else np.array(num_keys, dtype=np.int32),
     )
     return output.reshape(queries.shape)
+
+
+def tolerance_of(isa: str, dtype: str) -> float:
+    """bf16 tiles, those of fp8 pages too, multiply queries and weights as two bf16 numbers each, 16
+    bits: the widest heads lose some 2^-16. Floats and the three digits of bytes keep more."""
+    return 3e-5 if isa == "amx" and dtype in ("bf16", "fp8") else 1e-5
+
+
+def assert_close(case: AttentionCase, start: int = 0) -> None:
+    """Runs every instruction set; the reference, which takes longer than all of them, once."""
+    expected = case.expected(start)
+    for isa in supported_isas():
+        tolerance = tolerance_of(isa, case.dtype)
+        output = run_slices(case.core(isa), [(case, start, case.num_tokens)])
+        np.testing.assert_allclose(
+            output, expected, rtol=tolerance, atol=tolerance, err_msg=f"on {isa}"
+        )

@@ -116,11 +116,11 @@ class AttentionByteTiles {
     if (is_alone_) keep_tiles_awake();
   }
 
-  void load_query(int64_t row, const float* query) {
+  void load_query(int64_t row, const float* query, float factor) {
     F32x16 largest = zero_f();
     for (int64_t d = 0; d < head_dim_; d += kLanes) largest = max(largest, abs(load_f(query + d)));
     const DigitScale scale = digit_scale(max_lanes(largest));
-    scratch_.query_scales[row] = scale.scale * kLog2E;
+    scratch_.query_scales[row] = scale.scale * factor;
     const __m512i natural = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     for (int64_t k = 0; k < depth_; ++k) {
       F32x16 x[4];

@@ -67,7 +67,7 @@ class AttentionDigits {
 
   static void keep_awake() {}
 
-  void load_query(int64_t row, const float* query) {
+  void load_query(int64_t row, const float* query, float factor) {
     F32x16 largest = zero_f();
     for (int64_t d = 0; d < head_dim_; d += kLanes) largest = max(largest, abs(load_f(query + d)));
     const DigitScale scale = digit_scale(max_lanes(largest));
@@ -75,7 +75,7 @@ class AttentionDigits {
     for (int64_t d = 0; d < head_dim_; d += kLanes) {
       store_digits(mul(load_f(query + d), set_f(scale.up)), query_digits(row) + d, head_dim_, sums);
     }
-    scratch_.query_scales[row] = scale.scale * kLog2E;
+    scratch_.query_scales[row] = scale.scale * factor;
     store_sums(sums, scratch_.query_sums + row * kDigits);
   }
 

@@ -72,10 +72,10 @@ class AttentionLanes {
 
   static void keep_awake() {}
 
-  void load_query(int64_t row, const float* query) {
+  void load_query(int64_t row, const float* query, float scale) {
     float* copy = scratch_.queries + row * head_dim_;
     for (int64_t d = 0; d < head_dim_; d += kLanes) {
-      store_f(copy + d, mul(load_f(query + d), set_f(kLog2E)));
+      store_f(copy + d, mul(load_f(query + d), set_f(scale)));
     }
   }
 

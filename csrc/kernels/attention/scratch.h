@@ -55,7 +55,8 @@ struct AttentionScratch {
   float* total_sums;
 };
 
-// Scores are kept in powers of two: queries take this factor once, weights are 2^score.
+// Scores are kept in powers of two: queries take this factor once beside their own scale, weights
+// are 2^score.
 constexpr float kLog2E = 1.44269504088896341f;
 
 // One tile of query rows against one block of keys.

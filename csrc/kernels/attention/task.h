@@ -34,8 +34,8 @@ class TaskAttention {
     if (task_.has_sinks) run_sinks();
     num_released_ = task_.num_released;
     for_rows([this](int64_t row, int64_t token, int64_t column) {
-      products_.load_query(row,
-                           rows_.queries + (task_.token + token) * rows_.query_stride + column);
+      products_.load_query(row, rows_.queries + (task_.token + token) * rows_.query_stride + column,
+                           rows_.query_scale * kLog2E);
       keys_[row] = keys_of_token(task_, token);
       if (relative_.is_there()) {
         relative_.set_row(row, column / kv_.head_dim, task_.start + token);
@@ -65,7 +65,8 @@ class TaskAttention {
   void run_sinks() {
     for_rows([this](int64_t row, int64_t token, int64_t column) {
       products_.load_query(
-          row, rows_.sink_queries + (task_.token + token) * rows_.sink_query_stride + column);
+          row, rows_.sink_queries + (task_.token + token) * rows_.sink_query_stride + column,
+          rows_.query_scale * kLog2E);
       keys_[row] = sinks_of_token(task_, token);
     });
     run_chunk(0, 0);

@@ -103,10 +103,10 @@ class AttentionTiles {
     if (is_alone_) keep_tiles_awake();
   }
 
-  void load_query(int64_t row, const float* query) {
+  void load_query(int64_t row, const float* query, float scale) {
     uint16_t* tile = query_tile(row / kTileRows) + row % kTileRows * 32;
     const int64_t low = query_tiles_ * kTileElements;
-    const F32x16 factor = set_f(kLog2E);
+    const F32x16 factor = set_f(scale);
     for (int64_t d = 0; d < head_dim_; d += 32) {
       uint16_t* place = tile + d / 32 * kTileElements;
       const F32x16 second = d + kLanes < head_dim_ ? load_f(query + d + kLanes) : zero_f();

@@ -43,6 +43,16 @@ inline void store_panel(const LinearView& w, const OutputRows& out, int64_t toke
   }
 }
 
+// Outputs of some tokens that have just been stored, and are in the nearest cache. All of a tile at
+// once: the constants of a function are read once for it.
+inline void activate_stored(const LinearView& w, const OutputRows& out, int64_t token,
+                            int64_t panel, int num_tokens, int num_panels) {
+  const int64_t num_left = w.num_rows - panel * kLanes;
+  const int64_t size = num_left < num_panels * kLanes ? num_left : num_panels * kLanes;
+  activate_rows(out.activation, out.values + token * out.row_stride + panel * kLanes,
+                out.row_stride, num_tokens, size);
+}
+
 // The sums of one token for kPanels panels from `panel` on, which is even when they are pairs.
 template <int kPanels>
 inline void finish(const LinearView& w, const OutputRows& out, int64_t token, int64_t panel,
@@ -67,6 +77,7 @@ inline void finish(const LinearView& w, const OutputRows& out, int64_t token, in
     }
   }
   for (int p = 0; p < kPanels; ++p) store_panel(w, out, token, panel + p, sums[p]);
+  if (out.activated) activate_stored(w, out, token, panel, 1, kPanels);
 }
 
 // body(place, sum) for each sum of a tile, `place` where the output of its panel lies.
@@ -84,8 +95,18 @@ inline void for_outputs(const OutputRows& out, int64_t token, int64_t panel,
 template <int kTokens, int kPanels>
 inline void finish_rows(const LinearView& w, const OutputRows& out, int64_t token, int64_t panel,
                         F32x16 (&sums)[kTokens][kPanels]) {
-  const bool is_plain = w.bias == nullptr && (panel + kPanels) * kLanes <= w.num_rows;
-  if (is_plain && !out.gated) {
+  const bool is_whole = (panel + kPanels) * kLanes <= w.num_rows;
+  if (is_whole && !out.gated) {
+    if (w.bias != nullptr) {
+      for (int p = 0; p < kPanels; ++p) {
+        const F32x16 bias = load_f(w.bias + (panel + p) * kLanes);
+        for (int t = 0; t < kTokens; ++t) sums[t][p] = add(sums[t][p], bias);
+      }
+    }
+    if (out.activated) {
+      for_outputs(out, token, panel, sums, [](float* p, F32x16 sum) { store_f(p, sum); });
+      return activate_stored(w, out, token, panel, kTokens, kPanels);
+    }
     if (out.streamed) {
       return for_outputs(out, token, panel, sums, [](float* p, F32x16 sum) { stream_f(p, sum); });
     }
@@ -96,7 +117,7 @@ inline void finish_rows(const LinearView& w, const OutputRows& out, int64_t toke
                        [](float* p, F32x16 sum) { store_f(p, add(load_f(p), sum)); });
   }
   if constexpr (kPanels % 2 == 0) {
-    if (is_plain && out.activation == Activation::kSilu) {
+    if (is_whole && w.bias == nullptr && out.activation == Activation::kSilu) {
       F32x16 products[kTokens][kPanels / 2];
       for (int t = 0; t < kTokens; ++t) {
         for (int p = 0; p < kPanels; p += 2) {

@@ -130,7 +130,7 @@ def test_unseen_tokens_change_nothing_but_themselves() -> None:
         # An unseen token sees the text: as if it came next, alone.
         for index in (0, num_unseen - 1):
             assert np.isfinite(found[80 + index]).all()
-    with pytest.raises(ValueError, match="not seen"):
+    with pytest.raises(ValueError, match="unseen tokens"):
         encoder.encode([replace(text, num_unseen=40)])
 
 
