@@ -26,6 +26,7 @@ from paredown.compress.compress import compress
 from paredown.cost.machine_file import find_step_fit
 from paredown.cost.predicted_step import PredictedStep
 from paredown.engine.llm import LLM
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, processor_name
 from paredown.models.checkpoint import Checkpoint
@@ -33,6 +34,8 @@ from paredown.models.run_forms import model_formats
 from paredown.spec.kv import PAGE_SIZE
 
 SHAPES = {"base": BASE, "tiny": TINY}
+# Each round computes all of its prompts.
+SCHEDULE = ScheduleConfig(prefix_cache=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         }
         costs = {model: cost_of(path, num_threads) for model, path in folders.items()}
         llms = {
-            model: LLM(path, num_pages=num_pages, num_threads=num_threads)
+            model: LLM(path, num_pages=num_pages, num_threads=num_threads, config=SCHEDULE)
             for model, path in folders.items()
         }
         for batch in arguments.batches:

@@ -24,7 +24,17 @@ def converted(folder: Path) -> Path:
     if not made.exists():
         converter = ctranslate2.converters.TransformersConverter(str(folder))
         converter.convert(str(made), quantization="int8")
+        _name_tokens(made / "config.json")
     return made
+
+
+def _name_tokens(path: Path) -> None:
+    """Names the special tokens that the random tokenizer leaves open."""
+    config = json.loads(path.read_text())
+    names = {"bos_token": "<|special_0|>", "eos_token": "<|special_1|>"}
+    names["unk_token"] = names["bos_token"]
+    config |= {name: config.get(name) or value for name, value in names.items()}
+    path.write_text(json.dumps(config))
 
 
 def main() -> None:
