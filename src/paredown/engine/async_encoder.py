@@ -17,6 +17,7 @@ from paredown.engine.encode.score_job import Scores, score_job
 from paredown.engine.encode.sparse_job import SparseVectors, sparse_job
 from paredown.engine.encode.token_vector_job import TokenVectors, token_vector_job
 from paredown.engine.encoder import Encoder, as_strings
+from paredown.engine.lent_worker import start_lent, stop_lent
 from paredown.errors import RequestError
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 
@@ -40,15 +41,8 @@ class AsyncEncoder:
     async def __aenter__(self) -> "AsyncEncoder":
         """Raises RequestError while the encoder has another AsyncEncoder."""
         self._encoder.lend()
-        changed = asyncio.Event()
         worker = EncoderWorker(lambda: self._encoder.executor, self._encoder.config)
-        self._worker = worker
-        worker.start(changed.set)
-        try:
-            await changed.wait()
-        except BaseException:
-            self._leave(worker)
-            raise
+        self._worker = await start_lent(worker, self._encoder.take_back)
         return self
 
     async def __aexit__(
@@ -60,15 +54,7 @@ class AsyncEncoder:
         """Stops after the current batch; unfinished requests get UnavailableError."""
         worker, self._worker = self._worker, None
         assert worker is not None
-        try:
-            await asyncio.to_thread(worker.stop)
-        finally:
-            self._leave(worker)
-
-    def _leave(self, worker: EncoderWorker) -> None:
-        worker.stop()
-        if worker.status in ("stopped", "dead"):  # not where a batch hangs
-            self._encoder.take_back()
+        await stop_lent(worker, self._encoder.take_back)
 
     async def embed(
         self,

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
 
+from paredown.engine.lent_worker import start_lent, stop_lent
 from paredown.engine.llm import LLM, Completion, Prompt
 from paredown.engine.prompt import encode_chat
 from paredown.engine.request_output import RequestOutput
@@ -29,14 +30,8 @@ class AsyncLLM:
 
     async def __aenter__(self) -> "AsyncLLM":
         """Raises RequestError while the LLM has an unfinished answer or another AsyncLLM."""
-        engine, changed = self._llm.lend(), asyncio.Event()
-        self._worker = Worker(lambda: engine)
-        self._worker.start(changed.set)
-        try:
-            await changed.wait()
-        except BaseException:
-            self._leave(self._worker)
-            raise
+        engine = self._llm.lend()
+        self._worker = await start_lent(Worker(lambda: engine), self._llm.take_back)
         return self
 
     async def __aexit__(
@@ -48,15 +43,7 @@ class AsyncLLM:
         """Stops after the current step; unfinished answers get UnavailableError."""
         worker, self._worker = self._worker, None
         assert worker is not None
-        try:
-            await asyncio.to_thread(worker.stop)
-        finally:
-            self._leave(worker)
-
-    def _leave(self, worker: Worker) -> None:
-        worker.stop()
-        if worker.status in ("stopped", "dead"):  # not where a step hangs
-            self._llm.take_back()
+        await stop_lent(worker, self._llm.take_back)
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams | None = None
