@@ -101,7 +101,9 @@ def test_a_quantized_router_is_refused(tmp_path: Path) -> None:
         tensors.append(NewTensor(name=name, block=block, shape=place.shape))
         rows.append(raw)
     write_gguf_file(tmp_path / "bad.gguf", file.metadata, tensors, rows)
-    with pytest.raises(CheckpointError, match=r"'blk\.0\.ffn_gate_inp\.weight' of a router.*Q8_0"):
+    with pytest.raises(
+        CheckpointError, match=r"'blk\.0\.ffn_gate_inp\.weight' must be floats.*Q8_0"
+    ):
         Checkpoint.open(tmp_path / "bad.gguf")
 
 

@@ -115,7 +115,7 @@ def test_a_table_is_made_of_floats_that_lie_aligned(llama: _core.Model) -> None:
 def test_a_model_does_not_step_without_its_weights(llama: _core.Model) -> None:
     out = np.zeros((1, llama_spec().vocab_size), np.float32)
     with pytest.raises(ValueError, match="wrong"):
-        llama.step([0], [0], [1], [1], [[0]], [0], [], out)
+        llama.step([0], [0], [1], [1], [[0]], [0], [], [], [], out)
 
 
 @pytest.mark.parametrize(

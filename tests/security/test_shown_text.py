@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from drivers.hostile_text import HOSTILE, is_safe, texts
 from drivers.running_server import running_server
 from paredown.cli.main import main
-from paredown.cli.verbs.serve import _announce
+from paredown.cli.verbs.serve_until_stopped import _announce
 from paredown.errors import ParedownError
 from paredown.evaluate.pictures.picture import load_matplotlib, picture_text
 from paredown.models.gguf.file import read_gguf
@@ -190,7 +190,8 @@ def test_the_lines_that_are_copied_are_words_of_a_shell(
     capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     name = shown(text)
-    _announce("http://127.0.0.1:8000", name, as_json=False)
+    example = ("/v1/completions", {"prompt": "It was"})
+    _announce("http://127.0.0.1:8000", name, example, as_json=False)
     said, curl = capsys.readouterr().out.splitlines()
     assert is_safe(said + curl)
     *_, data = shlex.split(curl)

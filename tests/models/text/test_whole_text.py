@@ -57,7 +57,7 @@ def test_prose_is_split_into_sentences_and_lines_are_texts() -> None:
     prose = (
         "A TITLE\n\nOne sentence ends\nhere now. Another one? It ends so.\n\nThe last of them all"
     )
-    assert list(sentences(prose)) == ["One sentence ends here now.", "The last of them"]
+    assert list(sentences(prose)) == ["One sentence ends here now.", "The last of them all"]
     lines = "the first text. it goes on\nshort\nthe second text here\n"
     assert list(sentences(lines)) == ["the first text. it goes on", "the second text here"]
     assert list(sentences("")) == []
