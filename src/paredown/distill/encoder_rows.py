@@ -3,7 +3,6 @@
 Shapes: N rows, T tokens.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from paredown.distill.batch import Batch
+from paredown.distill.packing import arrays_digest, fill_rows
 from paredown.errors import ConfigError
 
 # The label of a text that has none, as PyTorch's cross-entropy passes over it.
@@ -44,15 +44,7 @@ class EncoderRows:
     def pack(cls, texts: Iterable[LabelledText], num_tokens: int) -> "EncoderRows":
         """Packs texts of at most `num_tokens` tokens into rows, in their order. Raises ConfigError
         without a text."""
-        filling: list[list[LabelledText]] = []
-        room = 0
-        for text in texts:
-            assert 0 < len(text.token_ids) <= num_tokens, len(text.token_ids)
-            if len(text.token_ids) > room:
-                filling.append([])
-                room = num_tokens
-            filling[-1].append(text)
-            room -= len(text.token_ids)
+        filling = fill_rows(texts, lambda text: len(text.token_ids), num_tokens)
         if not filling:
             raise ConfigError(
                 "there is no text to train on", seen="no text", remedy="Give texts (--data)."
@@ -88,11 +80,9 @@ class EncoderRows:
 
     @property
     def digest(self) -> str:
-        found = hashlib.sha256(repr(self.tokens_NT.shape).encode())
-        for array in (self.tokens_NT, self.texts_NT, self.types_NT, self.is_first_NT):
-            found.update(np.ascontiguousarray(array).data)
-        found.update(np.ascontiguousarray(self.labels_NT).data)
-        return found.hexdigest()
+        return arrays_digest(
+            self.tokens_NT, self.texts_NT, self.types_NT, self.is_first_NT, self.labels_NT
+        )
 
     def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
         return Batch(

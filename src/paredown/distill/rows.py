@@ -1,6 +1,5 @@
 """Rows: the training text as rows of one length, cut or packed. Shapes: N rows, T tokens."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from paredown.distill.batch import Batch
+from paredown.distill.packing import arrays_digest, fill_rows
 from paredown.errors import ConfigError
 
 
@@ -64,14 +64,8 @@ class Rows:
         end is a text of its own without targets. A longer text is cut into pieces; each begins with
         the last token of the piece before it, so that no target is lost. Raises ConfigError where
         nothing is left to predict."""
-        filling: list[list[tuple[list[int], list[bool]]]] = []
-        room = 0
-        for ids, is_target in _pieces(texts, num_tokens):
-            if len(ids) > room:
-                filling.append([])
-                room = num_tokens
-            filling[-1].append((ids, is_target))
-            room -= len(ids)
+        pieces = _pieces(texts, num_tokens)
+        filling = fill_rows(pieces, lambda piece: len(piece[0]), num_tokens)
         if not filling:
             raise ConfigError(
                 "there is no text to train on",
@@ -83,8 +77,8 @@ class Rows:
             is_target_NT=np.zeros((len(filling), num_tokens), np.bool_),
             texts_NT=np.zeros((len(filling), num_tokens), np.int32),
         )
-        for row, pieces in enumerate(filling):
-            rows._fill(row, pieces)
+        for row, found in enumerate(filling):
+            rows._fill(row, found)
         return rows
 
     @property
@@ -99,11 +93,8 @@ class Rows:
     @property
     def digest(self) -> str:
         """The SHA-256 of everything."""
-        found = hashlib.sha256(repr(self.tokens_NT.shape).encode())
-        for array in (self.tokens_NT, self.is_target_NT, self.texts_NT):
-            if array is not None:
-                found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+        others = () if self.texts_NT is None else (self.texts_NT,)
+        return arrays_digest(self.tokens_NT, self.is_target_NT, *others)
 
     def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
         tokens_BT = torch.from_numpy(self.tokens_NT[rows])
