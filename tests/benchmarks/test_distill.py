@@ -137,7 +137,6 @@ def test_ours_tells_when_each_step_ended(model: Path, data: Path, tmp_path: Path
 def test_the_trainer_tells_when_each_step_ended(
     by_rows: bool, model: Path, data: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("accelerate")
     ends_s = trainer(model, 1024, 2, tmp_path, by_rows=by_rows)
     assert len(ends_s) == 2
     assert ends_s[0] < ends_s[1]

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.retrieval import speed
+from benchmarks.retrieval import quality, speed
+from benchmarks.retrieval.encoded import Encoded
 from benchmarks.retrieval.paraphrases import Paraphrases, read_paraphrases
 from benchmarks.retrieval.speed import SpeedCase
 from paredown.retrieve import DenseIndex, TokenIndex
@@ -27,19 +28,13 @@ def test_pairs_are_places_among_different_sentences(tmp_path: Path) -> None:
 
 def test_each_score_finds_what_is_alike(tmp_path: Path) -> None:
     """Two texts of a pair share their words, and these their vectors; ranks are over the others."""
-    pytest.importorskip("bm25s")
-    encoded_module = pytest.importorskip("benchmarks.retrieval.encoded")
-    from benchmarks.retrieval import quality
-
     rng = np.random.default_rng(0)
     ids = [1 + rng.permutation(200)[:6] for _ in range(30)]
     ids += [one[::-1] for one in ids]
     table = rng.normal(size=(300, 32)).astype(np.float32)
     tokens = [table[one] for one in ids]
     texts = np.stack([one.mean(axis=0) for one in tokens])
-    encoded = encoded_module.Encoded(
-        texts=texts, tokens=tokens, ids=ids, markers=frozenset({int(ids[0][0])})
-    )
+    encoded = Encoded(texts=texts, tokens=tokens, ids=ids, markers=frozenset({int(ids[0][0])}))
     sentences = tuple(f"{i} " + " ".join(f"word{one}" for one in row) for i, row in enumerate(ids))
     task = Paraphrases(sentences=sentences, pairs=tuple((i, i + 30) for i in range(30)))
     found = list(quality.measure(task, encoded, tmp_path))
