@@ -18,7 +18,7 @@ from itertools import cycle
 
 @dataclass
 class Tally:
-    """What the clients have seen."""
+    """The answers that the clients have seen."""
 
     end_s: float
     num_answers: int = 0

@@ -67,7 +67,7 @@ class Shape:
 
     @property
     def num_decoder_layers(self) -> int:
-        """As many as have the weights of both stacks, cross-attention counted."""
+        """The number of layers that have the weights of both stacks, cross-attention counted."""
         attention = 4 * self.hidden_size**2
         layer = attention + 3 * self.hidden_size * self.mlp_size
         return round(self.num_layers * (2 * layer + attention) / layer)

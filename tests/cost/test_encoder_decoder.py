@@ -1,4 +1,4 @@
-"""What encoder-decoders cost: each product counted once, and seconds that add up."""
+"""The cost of encoder-decoders: each product counted once, and seconds that add up."""
 
 from dataclasses import replace
 

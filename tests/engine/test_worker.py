@@ -18,7 +18,7 @@ PARAMS = SamplingParams(max_tokens=40, ignore_eos=True, seed=1)
 
 
 def run(ask, **config) -> object:
-    """What `ask(worker, engine)` gives, with the worker running."""
+    """Returns what `ask(worker, engine)` gives while the worker runs."""
     engine = Engine(ToyExecutor(num_pages=256), ToyTokenizer(), ScheduleConfig(**config))
 
     async def main() -> object:

@@ -1,4 +1,4 @@
-"""What all engines that encode share: the times of a batch."""
+"""The times of a batch, which all engines that encode measure alike."""
 
 import time
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""What an encoder learns from: sentences, pairs and labels, each once, and why others are left
-out."""
+"""Data that an encoder learns from: sentences, pairs and labels, each once, and why others are
+left out."""
 
 import json
 from pathlib import Path

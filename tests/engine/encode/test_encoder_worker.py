@@ -26,7 +26,7 @@ def job_of(*texts: list[int], keep=same_row) -> EncodeJob:
 
 
 def run(executor: ScriptedEncoder, ask, **config):
-    """What `ask(worker)` gives, with the worker running."""
+    """Returns what `ask(worker)` gives while the worker runs."""
 
     async def main():
         worker, changed = EncoderWorker(lambda: executor, BatchConfig(**config)), asyncio.Event()

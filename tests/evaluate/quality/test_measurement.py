@@ -1,4 +1,4 @@
-"""What every verb's JSON says of a model."""
+"""Measurement: the part of every verb's JSON that is about a model."""
 
 import json
 import math
