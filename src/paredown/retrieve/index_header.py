@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from paredown.errors import RetrievalError
 from paredown.files.model_file import read_model_file
@@ -113,11 +113,13 @@ def _checked(document: dict[str, object], path: Path) -> IndexHeader:
     # An intact header may still contain what our writers never write.
     try:
         files = document["files"]
-        assert isinstance(files, dict)
-        read = {name: StoredBytes(**one) for name, one in files.items()}
-        header = IndexHeader(**{**document, "files": read})  # type: ignore[arg-type]
+        if not isinstance(files, dict):
+            raise TypeError(f"files are {type(files).__name__}, no object")
+        values: dict[str, Any] = {**document}
+        values["files"] = {name: StoredBytes(**one) for name, one in files.items()}
+        header = IndexHeader(**values)
         _check_fields(header)
-    except (AssertionError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise damaged(path, error) from error
     return header
 
