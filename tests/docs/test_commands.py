@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from paredown.cli.main import VERBS
-from paredown.serve.schema import CompletionRequest, parse
+from paredown.serve.schema.completion import CompletionRequest
+from paredown.serve.schema.strict import parse
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

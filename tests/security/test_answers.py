@@ -7,8 +7,9 @@ import pytest
 
 from drivers.loop_turns import watched_turns
 from drivers.running_server import running_server
-from paredown.serve import admission, answer, intake
-from paredown.serve.intake import MAX_LOGPROBS
+from paredown.serve.answers import answer
+from paredown.serve.intake import admission, intake
+from paredown.serve.intake.intake import MAX_LOGPROBS
 
 MANY = {
     "prompt": ["x"] * 64,

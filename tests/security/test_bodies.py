@@ -10,8 +10,8 @@ import pytest
 
 from drivers.loop_turns import watched_turns
 from drivers.running_server import running_server
-from paredown.serve import intake
-from paredown.serve.body import SHORT_BODY_BYTES
+from paredown.serve.intake import intake
+from paredown.serve.intake.body import SHORT_BODY_BYTES
 
 JSON = {"Content-Type": "application/json"}
 GOOD = {"model": "toy", "prompt": "x", "max_tokens": 2}

@@ -12,7 +12,7 @@ import pytest
 
 from drivers.running_server import NUM_PAGES, SPEC, Running, running_server
 from fakes.toy_executor import ToyExecutor
-from paredown.serve import connection
+from paredown.serve.doors import connection
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LONG = {"model": "toy", "prompt": "x", "max_tokens": 250, "ignore_eos": True}
@@ -279,7 +279,7 @@ def test_a_head_that_is_too_long_is_refused_before_it_is_read(in_one_piece):
 
 def test_requests_without_end_do_not_hold_up_another(monkeypatch):
     """They are answered, one after the other, while others have their turn between."""
-    monkeypatch.setattr("paredown.serve.turns.BUDGET_S", 0.0)
+    monkeypatch.setattr("paredown.serve.doors.turns.BUDGET_S", 0.0)
     with running_server() as server, ExitStack() as stack:
         may_end = threading.Event()
 

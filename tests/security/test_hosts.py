@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from drivers.running_server import Running, running_server
-from paredown.serve import hosts as hosts_file
+from paredown.serve.doors import hosts as hosts_file
 
 BODY = json.dumps({"prompt": "x", "max_tokens": 2}).encode()
 PATHS = ["/health", "/metrics", "/v1/models", "/v1/models/toy", "/v1/completions", "/nothing"]

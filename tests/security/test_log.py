@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from drivers.running_server import Running, running_server
-from paredown.serve.log import MAX_LINE_CHARS, MAX_LINES, ServerLog
+from paredown.serve.watch.log import MAX_LINE_CHARS, MAX_LINES, ServerLog
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 BAD_REQUESTS = {
@@ -23,7 +23,7 @@ BAD_REQUESTS = {
 @pytest.fixture(autouse=True)
 def unused_log(monkeypatch):
     """Gives each test a log of its own: other tests of this process spend the lines of theirs."""
-    monkeypatch.setattr("paredown.serve.log._HANDLER", ServerLog())
+    monkeypatch.setattr("paredown.serve.watch.log._HANDLER", ServerLog())
 
 
 def send(server: Running, data: bytes) -> None:
@@ -38,7 +38,7 @@ def send(server: Running, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", BAD_REQUESTS.values(), ids=BAD_REQUESTS)
 def test_bad_requests_make_few_lines_and_their_number_is_said(data, capsys, monkeypatch):
-    monkeypatch.setattr("paredown.serve.log.PERIOD_S", 3.0)
+    monkeypatch.setattr("paredown.serve.watch.log.PERIOD_S", 3.0)
     with running_server() as server:
         for _ in range(100):
             send(server, data)

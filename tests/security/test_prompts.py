@@ -15,7 +15,7 @@ from fakes.toy_executor import ToyExecutor, ToyTokenizer
 from paredown.engine.prompt import USUAL_MAX_TOKEN_BYTES
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
-from paredown.serve import side_thread
+from paredown.serve.intake import side_thread
 
 LONG = "x" * (2 * LONG_TEXT_CHARS)
 

@@ -250,7 +250,7 @@ def test_nothing_prints_beside_the_doors() -> None:
         ("cli/__init__.py", "print"),
         ("evaluate/quality/lm_eval.py", "print"),
         ("cli/progress_bar.py", "Progress"),
-        ("serve/log.py", "sys.stderr.write"),
+        ("serve/watch/log.py", "sys.stderr.write"),
     }
 
 

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from drivers.running_server import running_server
 from fakes.toy_executor import ToyTokenizer
 from paredown.errors import RequestError
-from paredown.serve.body import MAX_BODY_BYTES
-from paredown.serve.schema import ChatRequest, CompletionRequest
+from paredown.serve.intake.body import MAX_BODY_BYTES
+from paredown.serve.schema.chat import ChatRequest
+from paredown.serve.schema.completion import CompletionRequest
 
 JSON = {"Content-Type": "application/json"}
 GOOD = {"model": "toy", "prompt": "x", "max_tokens": 2}

@@ -203,7 +203,7 @@ def test_what_is_unfinished_after_the_drain_is_told_so(stream):
 
 
 def test_a_body_that_does_not_come_is_given_up(monkeypatch):
-    monkeypatch.setattr("paredown.serve.body.BODY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("paredown.serve.intake.body.BODY_TIMEOUT_S", 0.1)
     with running_server() as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as raw:

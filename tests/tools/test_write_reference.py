@@ -15,7 +15,8 @@ from tools.reference.page import (
 from tools.write_reference import GUIDE, PAGES, written
 
 from paredown.cli.main import VERBS
-from paredown.serve.schema import ChatRequest, CompletionRequest
+from paredown.serve.schema.chat import ChatRequest
+from paredown.serve.schema.completion import CompletionRequest
 
 
 @pytest.mark.parametrize("name", PAGES)

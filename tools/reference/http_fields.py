@@ -11,12 +11,12 @@ from paredown.engine.encode.encoder_worker import EncoderWorker
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import RULES, SamplingParams
 from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
-from paredown.serve import encoder_schema, schema
 from paredown.serve.app import create_app
-from paredown.serve.encoder_metrics import encoder_metrics
 from paredown.serve.errors import TYPES
-from paredown.serve.metrics import engine_metrics
+from paredown.serve.schema import chat, completion, encoder, generation, message, strict
 from paredown.serve.state import ServerState
+from paredown.serve.watch.encoder_metrics import encoder_metrics
+from paredown.serve.watch.metrics import engine_metrics
 from tools.reference.page import table
 from tools.reference.source import calls, constant, modules, template
 
@@ -83,7 +83,7 @@ ENDPOINTS = {
 }
 # Defaults and limits that the server sets in code.
 DEFAULTS = {
-    "max_tokens": f"{schema.DEFAULT_COMPLETION_TOKENS}; chat: to the end of the context",
+    "max_tokens": f"{completion.DEFAULT_COMPLETION_TOKENS}; chat: to the end of the context",
     "max_completion_tokens": "to the end of the context",
     "n": "1",
     "priority": "0",
@@ -95,17 +95,17 @@ DEFAULTS = {
 }
 LIMITS = {
     "dimensions": "1 to the model's own size",
-    "documents": f"{encoder_schema.MAX_TEXTS} texts",
-    "input": f"{encoder_schema.MAX_TEXTS} texts",
-    "text_1": f"{encoder_schema.MAX_TEXTS} texts",
-    "text_2": f"{encoder_schema.MAX_TEXTS} texts",
+    "documents": f"{encoder.MAX_TEXTS} texts",
+    "input": f"{encoder.MAX_TEXTS} texts",
+    "text_1": f"{encoder.MAX_TEXTS} texts",
+    "text_2": f"{encoder.MAX_TEXTS} texts",
     "top_n": "1 or more",
     "deadline_s": f"above 0 to {MAX_DEADLINE_S:g}",
     "priority": f"-{MAX_PRIORITY} to {MAX_PRIORITY}",
-    "prompt": f"{schema.MAX_PROMPTS} prompts",
+    "prompt": f"{completion.MAX_PROMPTS} prompts",
     "seed": "64 bits",
-    "stop": f"{schema.MAX_STOPS} texts",
-    "messages": f"1 to {schema.MAX_MESSAGES:,}",
+    "stop": f"{generation.MAX_STOPS} texts",
+    "messages": f"1 to {message.MAX_MESSAGES:,}",
 }
 # Which of our settings a field of another name fills.
 SETTINGS = {"top_logprobs": "logprobs", "max_completion_tokens": "max_tokens"}
@@ -114,17 +114,17 @@ SETTINGS = {"top_logprobs": "logprobs", "max_completion_tokens": "max_tokens"}
 def blocks() -> dict[str, str]:
     return {
         "endpoints": table(("endpoint", "answers"), _endpoints()),
-        "fields of both": _fields(schema.Generation),
-        "fields of completions": _fields(schema.CompletionRequest, but=schema.Generation),
-        "fields of chat": _fields(schema.ChatRequest, but=schema.Generation),
-        "fields of encoders": _fields(encoder_schema.EncoderRequest),
-        "fields of embeddings": _encoder_fields(encoder_schema.EmbeddingRequest),
-        "fields of rerank": _encoder_fields(encoder_schema.RerankRequest),
-        "fields of score": _encoder_fields(encoder_schema.ScoreRequest),
-        "fields of classify": _encoder_fields(encoder_schema.ClassifyRequest),
-        "refused by encoders": _refused(encoder_schema.NO_OPS),
-        "refused": _refused(schema.NO_OPS),
-        "refused in messages": _refused(schema.MESSAGE_NO_OPS),
+        "fields of both": _fields(generation.Generation),
+        "fields of completions": _fields(completion.CompletionRequest, but=generation.Generation),
+        "fields of chat": _fields(chat.ChatRequest, but=generation.Generation),
+        "fields of encoders": _fields(encoder.EncoderRequest),
+        "fields of embeddings": _encoder_fields(encoder.EmbeddingRequest),
+        "fields of rerank": _encoder_fields(encoder.RerankRequest),
+        "fields of score": _encoder_fields(encoder.ScoreRequest),
+        "fields of classify": _encoder_fields(encoder.ClassifyRequest),
+        "refused by encoders": _refused(encoder.NO_OPS),
+        "refused": _refused(strict.NO_OPS),
+        "refused in messages": _refused(strict.MESSAGE_NO_OPS),
         "errors": table(("status", "`type`", "`code`", "`message`"), _errors()),
         "metrics": table(("metric", "meaning"), _metrics()),
         "metrics of encoders": table(("metric", "meaning"), _encoder_metrics()),
@@ -159,7 +159,7 @@ def _fields(model: type[BaseModel], but: type[BaseModel] | None = None, owner: s
 
 
 def _encoder_fields(model: type[BaseModel]) -> str:
-    return _fields(model, but=encoder_schema.EncoderRequest, owner="encoder")
+    return _fields(model, but=encoder.EncoderRequest, owner="encoder")
 
 
 def _meaning(name: str, meanings: Mapping[str, str]) -> str:
@@ -169,7 +169,7 @@ def _meaning(name: str, meanings: Mapping[str, str]) -> str:
 
 
 def _default(name: str) -> str:
-    if name not in schema.SAME_NAMES:
+    if name not in generation.SAME_NAMES:
         return ""
     value = getattr(SamplingParams(), name)
     return "" if value is None else str(value).lower()

@@ -11,15 +11,15 @@ from starlette.routing import Route
 
 from paredown.errors import ParedownError
 from paredown.serve import errors
-from paredown.serve.chat import chat
-from paredown.serve.classify import classify
-from paredown.serve.completions import complete
-from paredown.serve.embeddings import embed
 from paredown.serve.encoder_state import EncoderState
-from paredown.serve.metrics import show_metrics
-from paredown.serve.rerank import rerank
-from paredown.serve.score import score
+from paredown.serve.endpoints.chat import chat
+from paredown.serve.endpoints.classify import classify
+from paredown.serve.endpoints.completions import complete
+from paredown.serve.endpoints.embeddings import embed
+from paredown.serve.endpoints.rerank import rerank
+from paredown.serve.endpoints.score import score
 from paredown.serve.state import ServerState
+from paredown.serve.watch.metrics import show_metrics
 
 AnyState = ServerState | EncoderState
 

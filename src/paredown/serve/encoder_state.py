@@ -7,10 +7,10 @@ from starlette.requests import Request
 
 from paredown.engine.encode.encoder_model import EncoderModel
 from paredown.engine.encode.encoder_worker import EncoderWorker
-from paredown.serve.coarse import CoarseNumbers
-from paredown.serve.intake import Intake
-from paredown.serve.places import address_group
+from paredown.serve.doors.places import address_group
+from paredown.serve.intake.intake import Intake
 from paredown.serve.state import check_model_name
+from paredown.serve.watch.coarse import CoarseNumbers
 
 
 @dataclass(frozen=True, kw_only=True)

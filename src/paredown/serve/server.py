@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from paredown.errors import ConfigError
-from paredown.serve.connection import (
+from paredown.serve.doors.connection import (
     BACKLOG,
     KEEP_ALIVE_S,
     MAX_HEAD_BYTES,
@@ -21,10 +21,10 @@ from paredown.serve.connection import (
     Connection,
     allowed_connections,
 )
-from paredown.serve.hosts import AllowedHosts, HostCheck
-from paredown.serve.log import LOG_CONFIG, tell_left_out
-from paredown.serve.places import Places
-from paredown.serve.turns import Turns
+from paredown.serve.doors.hosts import AllowedHosts, HostCheck
+from paredown.serve.doors.places import Places
+from paredown.serve.doors.turns import Turns
+from paredown.serve.watch.log import LOG_CONFIG, tell_left_out
 
 # After the drain, the current step ends and unfinished requests are answered. Only a step that
 # hangs takes longer.

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Worker
-from paredown.serve.coarse import CoarseNumbers
+from paredown.serve.answers.token_parts import Parts, TokenParts
+from paredown.serve.doors.places import address_group
 from paredown.serve.errors import MAX_NAME_CHARS, HttpError
-from paredown.serve.intake import Intake
-from paredown.serve.places import address_group
-from paredown.serve.token_bound import TokenBound
-from paredown.serve.token_parts import Parts, TokenParts
+from paredown.serve.intake.intake import Intake
+from paredown.serve.intake.token_bound import TokenBound
+from paredown.serve.watch.coarse import CoarseNumbers
 from paredown.shown import quoted
 
 

@@ -35,9 +35,9 @@ from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.serve.intake.token_bound import TokenBound
 from paredown.serve.server import Listen
 from paredown.serve.state import ServerState
-from paredown.serve.token_bound import TokenBound
 from paredown.spec.context import Context
 
 EXAMPLES = """examples:

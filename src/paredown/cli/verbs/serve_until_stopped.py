@@ -11,7 +11,7 @@ from pathlib import Path
 from paredown.cli.printed import say, say_json, tell
 from paredown.models.hub.hub_source import model_name
 from paredown.serve.app import AnyState, create_app
-from paredown.serve.hosts import is_loopback
+from paredown.serve.doors.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
 from paredown.shell_word import shell_word
 from paredown.shown import shown

@@ -1,0 +1,21 @@
+"""Streams a JSON document while it is written, if it is too long to write at once."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+
+from paredown.serve.answers.piece_stream import PieceStream
+
+
+def json_stream(pieces: AsyncIterator[list[str]], *, close: Callable[[], None]) -> PieceStream:
+    """Returns the response that sends the document."""
+    return PieceStream(_encoded(pieces), media_type="application/json", close=close)
+
+
+async def _encoded(pieces: AsyncIterator[list[str]]) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        yield "".join(piece).encode()
+
+
+def to_json(value: object) -> str:
+    """Returns `value` in the format of starlette's JSONResponse."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

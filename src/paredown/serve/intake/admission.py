@@ -1,0 +1,46 @@
+"""Admission: reserves the places of one request before any work is done for it."""
+
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.serve.errors import HttpError
+from paredown.serve.intake.budget import Hold
+from paredown.serve.intake.intake import MAX_LOGPROBS, check_num_jobs
+from paredown.serve.state import ServerState
+
+
+class Admission:
+    """Holds places in the engine, and memory for the log-probabilities that its answers may need.
+    Always close it."""
+
+    def __init__(self, state: ServerState, num_prompts: int, params: SamplingParams) -> None:
+        """Raises HttpError for a request that can never be admitted, QueueFullError for one that
+        cannot be now, and UnavailableError while there is no model."""
+        check_num_jobs(num_prompts, params.n)
+        self._state = state
+        self._logprobs = Hold(state.intake.logprobs)
+        self._logprobs.add(self._num_logprobs(num_prompts, params))
+        try:
+            self.session = state.worker.admit(num_prompts * params.n)
+        except BaseException:
+            self._logprobs.release()
+            raise
+
+    def close(self) -> None:
+        """Releases the places; a second call does nothing."""
+        self._state.worker.close(self.session)
+        self._logprobs.release()
+
+    def _num_logprobs(self, num_prompts: int, params: SamplingParams) -> int:
+        if params.logprobs is None:
+            return 0
+        most = self._state.max_positions
+        max_tokens = most if params.max_tokens is None else min(params.max_tokens, most)
+        num_answers, num_tokens = num_prompts * params.n, params.logprobs + 1
+        if num_answers * max_tokens * num_tokens > MAX_LOGPROBS:
+            raise HttpError(
+                400,
+                f"{num_answers} answers x {max_tokens} tokens x {num_tokens} log-probabilities, "
+                f"at most {MAX_LOGPROBS} together; ask for less of one of them",
+                param="logprobs",
+                code="invalid_value",
+            )
+        return num_answers * max_tokens * num_tokens

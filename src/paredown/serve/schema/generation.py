@@ -1,0 +1,143 @@
+"""The fields that completions and chat completions have in common."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.service import Service
+from paredown.serve.errors import HttpError
+from paredown.serve.schema.strict import NO_OPS, Label, Strict, TokenIds, drop_no_ops
+
+MAX_CHOICES = 8
+MAX_STOPS = 4
+MAX_TOKEN_ID_DIGITS = 10
+MAX_BIASES = 1024
+MAX_STOP_TOKENS = 256
+MAX_BAD_WORDS = 256
+MAX_BAD_WORD_TOKENS = 64
+
+# Fields that have the same meaning in SamplingParams; absent or null is the default.
+SAME_NAMES = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "min_tokens",
+    "seed",
+    "ignore_eos",
+)
+
+
+def _few_biases(value: Any) -> Any:
+    """Limits the entries, which would otherwise all be validated before they are counted."""
+    if isinstance(value, dict) and len(value) > MAX_BIASES:
+        raise PydanticCustomError(
+            "too_long", "It holds {num}, at most {most}", {"num": len(value), "most": MAX_BIASES}
+        )
+    return value
+
+
+# Lists stop at their first wrong entry: the errors of a long one would take gigabytes.
+Stops = Annotated[list[str], Field(fail_fast=True, max_length=MAX_STOPS)]
+StopTokens = Annotated[list[int], Field(fail_fast=True, max_length=MAX_STOP_TOKENS)]
+BadWord = Annotated[list[int], Field(fail_fast=True, max_length=MAX_BAD_WORD_TOKENS)]
+BadWords = Annotated[list[BadWord], Field(fail_fast=True, max_length=MAX_BAD_WORDS)]
+Biases = Annotated[dict[str, float], BeforeValidator(_few_biases)]
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+class Generation(Strict):
+    """The fields of both endpoints. `user` names the tenant for fair shares. Clients that send no
+    `cache_salt` share cached prefixes with each other. Other labels of a client have no effect."""
+
+    model: Label | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: Biases | None = None
+    allowed_token_ids: TokenIds | None = None
+    bad_words: BadWords | None = None
+    min_tokens: int | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    seed: int | None = None
+    stop: str | Stops | None = None
+    stop_token_ids: StopTokens | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: Label | None = None
+    priority: int | None = None
+    deadline_s: float | None = None
+    cache_salt: Label | None = None
+    safety_identifier: Label | None = None
+    prompt_cache_key: Label | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_no_ops(cls, fields: Any) -> Any:
+        return drop_no_ops(fields, NO_OPS)
+
+    def service(self) -> Service:
+        """Returns the service. Raises ParameterError for values out of range."""
+        return Service(
+            tenant=self.user or "",
+            priority=self.priority or 0,
+            deadline_s=self.deadline_s,
+            cache_salt=self.cache_salt or "",
+        )
+
+    @property
+    def includes_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def sampling_params(self, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
+        """Returns the sampling parameters. Raises ParameterError for values out of range, and
+        HttpError for contradictory ones."""
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if self.stream_options is not None and not self.stream:
+            raise HttpError(400, "stream_options needs stream to be true", param="stream_options")
+        given: dict[str, Any] = {
+            name: value for name in SAME_NAMES if (value := getattr(self, name)) is not None
+        }
+        if self.allowed_token_ids is not None:
+            given["allowed_token_ids"] = tuple(self.allowed_token_ids)
+        return SamplingParams(
+            n=self.n or 1,
+            max_tokens=max_tokens,
+            logit_bias=self._biases(),
+            bad_words=tuple(map(tuple, self.bad_words or ())),
+            stop=tuple(stop),
+            stop_token_ids=tuple(self.stop_token_ids or ()),
+            logprobs=logprobs,
+            **given,
+        )
+
+    def _biases(self) -> dict[int, float]:
+        """Returns the biases with integer keys, which JSON lacks."""
+        biases = {}
+        for key, bias in (self.logit_bias or {}).items():
+            if not (key.isascii() and key.isdigit() and len(key) <= MAX_TOKEN_ID_DIGITS):
+                raise HttpError(
+                    400,
+                    f"logit_bias: {key[:MAX_TOKEN_ID_DIGITS]!r} is not a token id",
+                    param="logit_bias",
+                    code="invalid_value",
+                )
+            biases[int(key)] = bias
+        return biases
