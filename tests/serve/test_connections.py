@@ -7,7 +7,7 @@ import time
 import pytest
 
 from drivers.running_server import running_server
-from paredown.serve import connection
+from paredown.serve.doors import connection
 from paredown.serve.doors.connection import allowed_connections
 
 HEADS = [b"", b"GET /he", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"]

@@ -1,7 +1,7 @@
 import json
 
 from fakes.toy_executor import ToyTokenizer
-from paredown.serve import token_parts
+from paredown.serve.answers import token_parts
 from paredown.serve.answers.json_stream import to_json
 from paredown.serve.answers.logprobs import LogprobToken
 from paredown.serve.answers.token_parts import TokenParts

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from paredown.serve import turns as turns_file
+from paredown.serve.doors import turns as turns_file
 from paredown.serve.doors.turns import Turns
 
 

@@ -16,7 +16,7 @@ from drivers.encoder_server import NAME, encoder_server, toy_model
 from fakes.scripted_encoder import ScriptedEncoder
 from fakes.word_tokenizer import NUM_WORDS
 from paredown.engine.encode.batch_config import BatchConfig
-from paredown.serve import embeddings
+from paredown.serve.endpoints import embeddings
 
 PROMPTS = {"query": "q q ", "document": "d ", "other": "o "}
 

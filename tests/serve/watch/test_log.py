@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from paredown.serve import log
+from paredown.serve.watch import log
 from paredown.serve.watch.log import MAX_LINES, ServerLog, lines_of
 
 
