@@ -2,6 +2,8 @@
 
     python -m benchmarks.distill students codes [--model FOLDER] [--tokens N] [--json OUT]
     python -m benchmarks.distill codes --model FOLDER --recipes qad-int3-g64-20m
+    python -m benchmarks.distill codes --model FOLDER --auto-round PYTHON --recipes \
+        gptq-int3-g64 auto-round-int3-g64-60 auto-round-int3-g64-200
     python -m benchmarks.distill own-texts reward throughput
     python -m benchmarks.distill black-box --teacher FILE --model FOLDER --examples 300
 
@@ -58,6 +60,12 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", default=list(FORMATS))
     parser.add_argument("--recipes", nargs="+", help="of codes, instead of those of the formats")
     parser.add_argument("--windows", type=int, default=64, help="that codes are calibrated on")
+    parser.add_argument(
+        "--auto-round",
+        type=Path,
+        help="of codes: an interpreter with auto-round 0.16.1, for recipes auto-round-int3-g64-200",
+        metavar="PYTHON",
+    )
     parser.add_argument("--learning-rate", type=float, default=1e-4, help="of reward")
     parser.add_argument("--kl-weight", type=float, default=0.05, help="of reward")
     parser.add_argument("--warm-share", type=float, default=0.2, help="of reward, cross-entropy")
@@ -117,6 +125,7 @@ def run(part: str, models: KeptModels, args: argparse.Namespace) -> dict[str, An
             num_windows=args.windows,
             num_text_tokens=args.text_tokens,
             train_device=args.train_device,
+            auto_round=args.auto_round,
         )
         found = measure_codes(codes, recipes, models)
         show_codes(found)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.distill.auto_round import PREFIX, tune_with_auto_round
 from benchmarks.kept_models import KeptModels
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import TrainStep
@@ -35,12 +36,13 @@ FORMATS = ("int2-g64", "int3-g64")
 @dataclass(frozen=True, kw_only=True)
 class Codes:
     """`model` None is the built-in one. It is calibrated on `num_windows` windows, and measured on
-    `num_text_tokens` tokens."""
+    `num_text_tokens` tokens. `auto_round` is an interpreter that has AutoRound."""
 
     model: str | None
     num_windows: int
     num_text_tokens: int
     train_device: Device
+    auto_round: Path | None = None
 
 
 def recipes_of(form: str, num_tokens: int) -> list[str]:
@@ -60,12 +62,30 @@ def measure_codes(
     found: dict[str, dict[str, Any]] = {}
     folders = []
     for named in recipes:
-        run = _Run(codes=codes, recipe=as_recipe(named), models=models)
-        folder, found[named] = run.made(Path(named).name)
+        if named.startswith(PREFIX):
+            folder, found[named] = _tuned(codes, named, models)
+        else:
+            run = _Run(codes=codes, recipe=as_recipe(named), models=models)
+            folder, found[named] = run.made(Path(named).name)
         folders.append(folder)
         print(f"{named}: {found[named]}", file=sys.stderr)
     qualities = _qualities(codes, folders)
     return {named: found[named] | own for named, own in zip(recipes, qualities, strict=True)}
+
+
+def _tuned(codes: Codes, name: str, models: KeptModels) -> tuple[Path, dict[str, Any]]:
+    python = codes.auto_round
+    if python is None:
+        raise SystemExit(
+            f"{name} needs --auto-round PYTHON, an interpreter with auto-round 0.16.1."
+        )
+    told = models.figures(
+        name,
+        lambda path: tune_with_auto_round(
+            python, codes.model, name, num_windows=codes.num_windows, out=path
+        ),
+    )
+    return models.model(name), told
 
 
 def without_training(recipe: Recipe) -> Recipe:
