@@ -4,7 +4,8 @@
 
 SST-2 and MRPC train the encoder with a new head, from a fixed seed; STS-B is done by the cosines of
 the encoder's own vectors. Files are those of PAREDOWN_DATA (tasks/glue). OUT keeps the classifiers
-and their compressed forms, and later runs go on from them.
+and their compressed forms, and later runs go on from them. With `--students` the classifiers teach
+students of half their layers instead.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.glue.rows import Setting, recipe_rows, simulated_rows
+from benchmarks.glue.students import measure_students
 from benchmarks.glue.train import RECIPES, train_classifier
 from benchmarks.kept_models import KeptModels
 from paredown.compress.calibrate.activation_range import ACTIVATION_ESTIMATORS
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=BATCH_TEXTS)
     parser.add_argument("--limit", type=int, help="so many rows alone")
     parser.add_argument("--train-only", action="store_true")
+    parser.add_argument("--students", action="store_true", help="of half the layers, for a table")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     found: dict[str, Any] = {"machine": processor_name()}
@@ -66,6 +69,11 @@ def _measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
 
         found["training"] = kept.figures(name, make)
         print(found["training"])
+        if args.students:
+            file = training_file / "train.tsv"
+            students = measure_students(folder, name, file, kept, _show_training)
+            Console().print(_student_table(name, students))
+            return found | {"students": students}
     if args.train_only:
         return found
     task = TaskConfig(name=f"glue-{name}", num_rows=args.limit, batch_texts=args.batch)
@@ -89,6 +97,20 @@ def _table(name: str, rows: dict[str, TaskQuality]) -> Table:
             *(f"{quality.scores[metric]:.2%}" for metric in metrics),
             f"{quality.cosine_mean:.5f}",
             f"{quality.cosine_least:.4f}",
+        )
+    return table
+
+
+def _student_table(name: str, found: dict[str, dict[str, Any]]) -> Table:
+    teacher = found["teacher"]["scores"]
+    table = Table(name, *teacher, "kept", "processor s")
+    for row, own in found.items():
+        kept = [own["scores"][metric] / teacher[metric] for metric in teacher]
+        table.add_row(
+            row,
+            *(f"{score:.2%}" for score in own["scores"].values()),
+            f"{kept[0]:.1%}",
+            f"{own['processor_s']:.0f}" if "processor_s" in own else "",
         )
     return table
 

@@ -44,25 +44,14 @@ def train_classifier(
     encoder: Path, name: str, training_file: Path, output: Path, on_progress: OnProgress
 ) -> dict[str, float]:
     """Writes the classifier `output`. Returns what the training took."""
-    task, recipe = find_task(name), RECIPES[name]
+    task = find_task(name)
     started, started_cpu = time.monotonic(), time.process_time()
     with TemporaryDirectory(prefix="paredown-") as folder:
         begun = Path(folder) / "classifier"
         write_classifier(encoder, begun, task.label_names, SEED)
         student = Checkpoint.open(begun)
-        data = training_data(student, read_glue(task, training_file).first(recipe.num_rows))
-        config = DistillConfig(
-            method="hard-label",
-            train=TrainConfig(
-                num_tokens=recipe.num_epochs * data.rows.num_rows * ROW_TOKENS,
-                batch_tokens=recipe.step_rows * ROW_TOKENS,
-                learning_rate=7e-5,
-                final_learning_rate=0.0,
-                warmup_share=0.1,
-                optimizer=AdamWConfig(betas=(0.9, 0.98), weight_decay=0.01),
-                seed=SEED,
-            ),
-        )
+        data = training_data(student, name, training_file)
+        config = DistillConfig(method="hard-label", train=train_config(name, data))
         pair = Pair(student=student, teacher=student)
         made = distill(pair, output, config, data, on_progress=on_progress)
     return {
@@ -74,8 +63,23 @@ def train_classifier(
     }
 
 
-def training_data(student: Checkpoint, examples: GlueExamples) -> EncoderData:
-    """Returns the examples as a student reads them."""
+def train_config(name: str, data: EncoderData) -> TrainConfig:
+    """Returns the steps of the task's recipe."""
+    recipe = RECIPES[name]
+    return TrainConfig(
+        num_tokens=recipe.num_epochs * data.rows.num_rows * ROW_TOKENS,
+        batch_tokens=recipe.step_rows * ROW_TOKENS,
+        learning_rate=7e-5,
+        final_learning_rate=0.0,
+        warmup_share=0.1,
+        optimizer=AdamWConfig(betas=(0.9, 0.98), weight_decay=0.01),
+        seed=SEED,
+    )
+
+
+def training_data(student: Checkpoint, name: str, training_file: Path) -> EncoderData:
+    """Returns the rows that the task's recipe takes of the file, as a student reads them."""
+    examples = read_glue(find_task(name), training_file).first(RECIPES[name].num_rows)
     whole = WholeText(tokenizer=Tokenizer.open(student.path), max_tokens=ROW_TOKENS)
     return encoder_data(
         _examples(examples.task, examples),
