@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from paredown.cli.main import VERBS
-from paredown.serve.schema.completion import CompletionRequest
-from paredown.serve.schema.strict import parse
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
+from paredown.serve.schema.completion import read_completion
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -72,5 +72,5 @@ def test_an_option_that_is_not_there_is_found() -> None:
 
 def test_the_request_of_the_quick_start_is_a_completion() -> None:
     (body,) = re.findall(r"-d '(.*)'", (ROOT / "README.md").read_text())
-    asked = parse(CompletionRequest, json.loads(body))
-    assert (asked.prompts, asked.params().max_tokens) == (["Once upon a time"], 20)
+    asked, params = read_completion(SamplingDefaults(), json.loads(body))
+    assert (asked.prompts, params.max_tokens) == (["Once upon a time"], 20)

@@ -12,7 +12,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.worker import Job, Worker
-from paredown.errors import RequestError
+from paredown.errors import CapacityError, RequestError
 
 PARAMS = SamplingParams(max_tokens=40, ignore_eos=True, seed=1)
 
@@ -76,12 +76,13 @@ def test_all_jobs_are_checked_before_one_is_submitted():
 
 def test_admitted_answers_count_until_they_are_closed():
     async def ask(worker: Worker, engine: Engine) -> None:
-        session = worker.admit(3)
+        session, more = worker.admit(2), worker.admit(1)
         assert worker.num_open_answers == 3
         with pytest.raises(QueueFullError):
             worker.admit(1)
         worker.close(session)
         worker.close(session)
+        worker.close(more)
         assert worker.num_open_answers == 0
         other = worker.admit(1)
         worker.submit(other, [Job([1], PARAMS)])
@@ -90,6 +91,16 @@ def test_admitted_answers_count_until_they_are_closed():
         assert worker.num_open_answers == 0
 
     run(ask, max_running=1, max_waiting=2)
+
+
+def test_more_answers_than_ever_wait_are_refused_for_good():
+    async def ask(worker: Worker, engine: Engine) -> None:
+        with pytest.raises(CapacityError, match="3 answers, at most 2") as refused:
+            worker.admit(3)
+        assert not isinstance(refused.value, QueueFullError)
+        assert worker.num_open_answers == 0
+
+    run(ask, max_running=8, max_waiting=2)
 
 
 def test_stopping_tells_who_was_being_submitted(monkeypatch):

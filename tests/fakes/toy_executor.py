@@ -178,6 +178,7 @@ class ToyTokenizer:
     prompt_prefix: tuple[int, ...] = ()
     prompt_suffix: tuple[int, ...] = ()
     max_token_bytes: int | None = None
+    fill_in_middle = None
     eos_token_ids = frozenset({EOS})
     has_chat_template = True
     PIECES = (b" the", b" of", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\x8e\x89")
@@ -192,7 +193,10 @@ class ToyTokenizer:
     def encode(self, text: str) -> list[int]:
         return [byte + 1 for byte in text.encode()]
 
-    def decode(self, token_ids: list[int]) -> str:
+    def token_string(self, token_id: int) -> str | None:
+        return f"<{token_id}>" if token_id < self.vocab_size else None
+
+    def decode(self, token_ids: list[int], skip_special_tokens: bool = True) -> str:
         return b"".join(map(self._bytes, token_ids)).decode("utf-8", errors="replace")
 
     def render_chat(self, messages: list[dict[str, object]]) -> str:

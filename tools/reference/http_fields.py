@@ -13,7 +13,14 @@ from paredown.engine.sampling.sampling_params import RULES, SamplingParams
 from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
 from paredown.serve.app import create_app
 from paredown.serve.errors import TYPES
-from paredown.serve.schema import chat, completion, encoder, generation, message, strict
+from paredown.serve.schema import (
+    chat,
+    completion,
+    encoder,
+    generation,
+    message,
+    strict,
+)
 from paredown.serve.state import ServerState
 from paredown.serve.watch.encoder_metrics import encoder_metrics
 from paredown.serve.watch.metrics import engine_metrics
@@ -22,6 +29,7 @@ from tools.reference.source import calls, constant, modules, template
 
 # What a field means. A field without an entry ends the run.
 MEANINGS = {
+    "add_special_tokens": "put the tokens before a text that stand before every text",
     "allowed_token_ids": "nothing but these tokens may come",
     "bad_words": "sequences of token ids that may not come",
     "cache_salt": "requests share cached prefixes with those of the same salt",
@@ -36,8 +44,9 @@ MEANINGS = {
     "logit_bias": "object from token ids, as strings, to numbers that are added to logits",
     "logprobs": "log-probabilities of the answer's tokens",
     "max_completion_tokens": "newer name of `max_tokens`; give one of them",
-    "max_tokens": "tokens of an answer at most",
+    "max_tokens": "tokens of an answer at most; 0 reads the prompt alone",
     "messages": "the conversation",
+    "metadata": "accepted, has no effect",
     "min_p": "keep tokens that have this share of the best token's probability",
     "min_tokens": "nothing ends the answer before",
     "model": "left out, or the name that the server tells",
@@ -49,14 +58,17 @@ MEANINGS = {
     "prompt_name": "the name of one of the model's prompts",
     "query": "the text that documents are compared with",
     "prompt_cache_key": "accepted, has no effect",
+    "prompt_cache_retention": "accepted, has no effect",
     "repetition_penalty": "divides the logits of tokens in prompt and answer",
     "return_documents": "whether results repeat their documents",
     "safety_identifier": "accepted, has no effect",
     "seed": "same seed, same answer; answer i of `n` has seed + i",
+    "service_tier": "accepted, has no effect",
     "stop": "a text, or texts, that end the answer; they are not part of it",
     "stop_token_ids": "tokens that end the answer",
     "stream": "send pieces as they come, as server-sent events",
     "stream_options": "needs `stream`; `include_usage` adds a last piece with counts",
+    "suffix": "the text after the answer, for models with fill-in-the-middle tokens",
     "temperature": "0 is greedy, larger values flatten the distribution",
     "text_1": "a text that is compared with all of the other field, or one for each of them",
     "text_2": "the texts that it is compared with",
@@ -83,11 +95,13 @@ ENDPOINTS = {
 }
 # Defaults and limits that the server sets in code.
 DEFAULTS = {
-    "max_tokens": f"{completion.DEFAULT_COMPLETION_TOKENS}; chat: to the end of the context",
+    "max_tokens": f"the model's, else {completion.DEFAULT_COMPLETION_TOKENS}; chat: the model's, "
+    "else to the end of the context",
     "max_completion_tokens": "to the end of the context",
     "n": "1",
     "priority": "0",
     "stream": "false",
+    "add_special_tokens": "true",
     "encoding_format": "float",
     "return_documents": "false",
     "truncate": "refuse; rerank: end",

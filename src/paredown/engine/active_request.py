@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenizer
+from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.make_draw_settings import make_draw_settings
@@ -46,8 +47,8 @@ class ActiveRequest:
     # None unless requested.
     stops: StopMatcher | None
     token_filter: TokenFilter | None
-    prompt_logprobs: list[Logprobs] | None
-    # Whether either of the last two is set.
+    prompt_logprobs: PackedLogprobs | None
+    # Whether either of the last two is set, or no token is drawn.
     is_watched: bool
 
     # The row of logits to draw from next, the draft tokens that were computed, and how many of them
@@ -85,8 +86,10 @@ class ActiveRequest:
             ),
             StopMatcher(params.stop) if params.stop else None,
             params.token_filter,
-            None if params.prompt_logprobs is None else [],
-            params.token_filter is not None or params.prompt_logprobs is not None,
+            None if params.prompt_logprobs is None else PackedLogprobs(),
+            params.token_filter is not None
+            or params.prompt_logprobs is not None
+            or params.max_tokens == 0,
         )
 
     def begin(self, num_tokens: int, num_rows: int) -> SequenceSlice:
@@ -127,7 +130,7 @@ class ActiveRequest:
         if following:
             first = self.row + 1 + len(self.drafts) - self.part.num_logits
             rows_RV = logits_RV[first : first + len(following)]
-            known += sampler.logprobs(rows_RV, following, num_top)
+            known.extend(sampler.logprobs(rows_RV, following, num_top))
         self.request.is_scored = len(known) == len(prompt) - 1
 
     def follow(self, first: "ActiveRequest") -> None:
@@ -194,6 +197,8 @@ class ActiveRequest:
                 self.failure = _told(problem)
         if self.failure is not None and reason in ("stop", "length"):
             reason = "error"
+        if self.request.first_token_s is None and reason == "length":
+            output.prompt_logprobs = self.prompt_logprobs or ()
         output.finish_reason, output.error = reason, error or self.failure
         return output
 

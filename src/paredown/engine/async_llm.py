@@ -50,7 +50,7 @@ class AsyncLLM:
     ) -> list[Completion]:
         """Returns the `params.n` completions of one prompt. Raises RequestError, CapacityError or
         UnavailableError."""
-        params = SamplingParams() if params is None else params
+        params = self._llm.sampling_defaults.params() if params is None else params
         completions = await self._prepare(prompt, params)
         async with aclosing(self._outputs(completions[0].prompt_token_ids, params)) as outputs:
             async for number, output in outputs:
@@ -63,7 +63,7 @@ class AsyncLLM:
         """Yields the pieces of one answer as they are computed. To cancel it, leave the loop or
         cancel the task; a stream kept in a variable needs `aclose`. Raises as `generate` does, and
         RequestError for an `n` above 1."""
-        params = SamplingParams() if params is None else params
+        params = self._llm.sampling_defaults.params() if params is None else params
         token_ids = (await self._prepare(prompt, params))[0].prompt_token_ids
         async with aclosing(self._stream(token_ids, params)) as pieces:
             async for piece in pieces:
@@ -74,7 +74,7 @@ class AsyncLLM:
     ) -> AsyncGenerator[RequestOutput, None]:
         """Yields the pieces of the next turn of a conversation. Also raises RequestError when the
         model has no chat template or the template refuses the messages."""
-        params = SamplingParams() if params is None else params
+        params = self._llm.sampling_defaults.params() if params is None else params
         token_ids = await asyncio.to_thread(self._encode_chat, messages)
         self._llm.prepare(token_ids, params)
         async with aclosing(self._stream(token_ids, params)) as pieces:

@@ -7,13 +7,13 @@ output with a finish reason, whatever happens to it.
 import secrets
 import time
 from collections.abc import Iterable, Sequence, Sized
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.active_request import ActiveRequest, EngineTokenizer
 from paredown.engine.decoder_start import check_unscored, decoder_start
+from paredown.engine.engine_step import EngineStep
 from paredown.engine.prompt import as_token_ids
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
@@ -24,23 +24,9 @@ from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import Chunk
 from paredown.engine.speculate.speculator import Speculator
-from paredown.executors.protocol import Executor, SequenceSlice
+from paredown.executors.protocol import Executor
 from paredown.executors.sampler import NOTHING_ALLOWED, RowError, SampledToken, SamplingState
 from paredown.spec.kept_pages import KeptPages
-
-
-@dataclass(slots=True)
-class _Step:
-    """One step. `turns` are the requests that may draw their next token, with their `states`. In a
-    plain step these own all rows, in order, and `token_ids` are what they drew."""
-
-    active: list[ActiveRequest] = field(default_factory=list)
-    slices: list[SequenceSlice] = field(default_factory=list)
-    turns: list[ActiveRequest] = field(default_factory=list)
-    states: list[SamplingState] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    num_rows: int = 0
-    is_plain: bool = True
 
 
 class Engine:
@@ -71,7 +57,7 @@ class Engine:
         self._active: dict[int, ActiveRequest] = {}
         # The last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
-        self._last = _Step()
+        self._last = EngineStep()
         # The number of coming steps without speculation, and tokens and seconds of those past.
         self._num_rest_steps = 0
         self._rested: list[tuple[int, float]] = []
@@ -227,7 +213,7 @@ class Engine:
             num_prompt_tokens=num_prompt_tokens,
             token_ids=list(token_ids),
             encoder_token_ids=encoder_token_ids,
-            max_total_tokens=num_prompt_tokens + max_tokens,
+            max_total_tokens=num_prompt_tokens + max(max_tokens, 1),
             seed=secrets.randbits(64) if params.seed is None else params.seed,
             service=Service() if service is None else service,
             arrival_s=time.monotonic(),
@@ -242,17 +228,17 @@ class Engine:
         self._active |= {one.request.id: one for one in active}
         return requests
 
-    def _begin_again(self) -> "_Step":
+    def _begin_again(self) -> EngineStep:
         """Prepares the same requests as before, each with the token that it drew."""
         for live in self._last.active:
             live.request.num_computed_tokens += 1
             live.output = None
         return self._last
 
-    def _begin(self, chunks: list[Chunk]) -> "_Step":
+    def _begin(self, chunks: list[Chunk]) -> EngineStep:
         """Prepares the model's input for these chunks and marks them as computed. This is done
         before the model runs, while the data are still in the processor's caches."""
-        step, active, advance = _Step(), self._active, self.scheduler.advance
+        step, active, advance = EngineStep(), self._active, self.scheduler.advance
         num_rows = 0
         for request, num_tokens in chunks:
             live = active[request.id]
@@ -282,8 +268,8 @@ class Engine:
         logits: npt.NDArray[np.float32],
         outputs: list[RequestOutput],
     ) -> list[ActiveRequest]:
-        """Scores the prompts of requests that asked for it. Returns the requests that may draw
-        their next token, including those forked now."""
+        """Scores the prompts of requests that asked for it, and ends those that want no more.
+        Returns the requests that may draw their next token, including those forked now."""
         turns = list[ActiveRequest]()
         for live in active:
             request = live.request
@@ -294,9 +280,13 @@ class Engine:
                     outputs.append(self._end(live, "error", str(error)))
                     continue
             if request.num_computed_tokens == len(request.token_ids):
-                turns.append(live)
+                ready = [live]
                 if request.followers:
-                    turns += self._fork_followers(live)
+                    ready += self._fork_followers(live)
+                if request.params.max_tokens == 0:
+                    outputs += [self._end(one, "length") for one in ready]
+                else:
+                    turns += ready
         return turns
 
     def _fork_followers(self, live: ActiveRequest) -> list[ActiveRequest]:
@@ -306,7 +296,9 @@ class Engine:
             one.follow(live)
         return active
 
-    def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
+    def _take_tokens(
+        self, step: EngineStep, logits: npt.NDArray[np.float32]
+    ) -> list[RequestOutput]:
         """Draws the next token of every request. While it matches the draft token, draws another,
         as if each draft token had had its own step."""
         turns, num_failed = step.turns, 0
@@ -328,8 +320,10 @@ class Engine:
                 num_tokens = sum(len(one.token_ids) for one in outputs)
                 for live in turns:
                     if live.drafts:
-                        num_drafts = len(live.drafts)
-                        self.speculator.observe(live.request, num_drafts, live.num_accepted)
+                        num_drafts, num_accepted = len(live.drafts), live.num_accepted
+                        live.request.num_drafted_tokens += num_drafts
+                        live.request.num_accepted_tokens += num_accepted
+                        self.speculator.observe(live.request, num_drafts, num_accepted)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
 

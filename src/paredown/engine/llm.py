@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Unpack
 
@@ -14,6 +15,7 @@ from paredown.engine.prompt import encode_chat, encode_prompt, no_prompt
 from paredown.engine.request import FinishReason
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -33,6 +35,7 @@ from paredown.executors.run_options import RunKeywords, RunOptions
 from paredown.executors.sampler import Logprobs
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.generation_config import read_sampling_settings
 from paredown.models.resolve import resolve_model
 
 Prompt = str | list[int]
@@ -103,6 +106,7 @@ class LLM:
         path = resolve_model(None if model is None else str(model))
         checkpoint = Checkpoint.open(path)
         self.notes = checkpoint.notes
+        self._path = path
         if num_threads is not None:
             if not isinstance(num_threads, ThreadPlan):
                 num_threads = ThreadPlan.resolve(num_threads)
@@ -113,6 +117,12 @@ class LLM:
         self.engine, self.tokenizer = built.engine, built.tokenizer
         self.page_arithmetic = page_arithmetic(built.executor.context, built.executor.kv)
         self._is_lent = False
+
+    @cached_property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """Returns how the checkpoint wants answers drawn (generation_config.json). They hold where
+        no parameters are given. Raises CheckpointError for a damaged file."""
+        return SamplingDefaults.of(read_sampling_settings(self._path))[0]
 
     def generate(
         self,
@@ -127,6 +137,7 @@ class LLM:
         be served.
         """
         listed = as_prompts(prompts)
+        params = self.sampling_defaults.params() if params is None else params
         groups = [
             (self.prepare(prompt, one), one)
             for prompt, one in zip(listed, _as_params(params, len(listed)), strict=True)
@@ -241,7 +252,7 @@ class LLM:
     ) -> Iterator[RequestOutput]:
         """Yields the pieces of one answer as they are computed. Finish or close a stream before you
         start another answer; otherwise RequestError is raised."""
-        params = SamplingParams() if params is None else params
+        params = self.sampling_defaults.params() if params is None else params
         return self._stream(self.prepare(prompt, params)[0].prompt_token_ids, params)
 
     def stream_chat(
@@ -249,7 +260,7 @@ class LLM:
     ) -> Iterator[RequestOutput]:
         """Yields the pieces of the next turn of a conversation. Raises RequestError when the model
         has no chat template or the template refuses the messages."""
-        params = SamplingParams() if params is None else params
+        params = self.sampling_defaults.params() if params is None else params
         token_ids = encode_chat(self.tokenizer, messages, self.max_prompt_tokens)
         self.engine.check(token_ids, params)
         return self._stream(token_ids, params)

@@ -17,6 +17,17 @@ class PackedLogprobs(Sequence[Logprobs]):
         self._ends = array("i")
         self.extend(rows)
 
+    @classmethod
+    def of(cls, rows: Iterable[Logprobs]) -> "PackedLogprobs":
+        """Returns the rows packed; rows that are packed already are not copied."""
+        return rows if isinstance(rows, cls) else cls(rows)
+
+    @property
+    def num_bytes(self) -> int:
+        """Returns the memory that the rows take."""
+        arrays = (self._token_ids, self._logprobs, self._ends)
+        return sum(len(one) * one.itemsize for one in arrays)
+
     @property
     def num_tokens(self) -> int:
         """Returns the number of tokens of all rows."""

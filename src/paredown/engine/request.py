@@ -66,6 +66,9 @@ class Request:
     # Whether the log-probabilities of its prompt are known, if they were requested.
     is_scored: bool = False
     finish_reason: FinishReason | None = None
+    # Draft tokens that were computed for it, and those of them that came true.
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0
     num_preemptions: int = 0
     arrival_s: float = 0.0
     first_step_s: float | None = None

@@ -21,7 +21,7 @@ from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
-from paredown.errors import ParedownError
+from paredown.errors import CapacityError, ParedownError
 
 LOGGER = logging.getLogger(__name__)
 # The longest that arriving requests may delay the next step; a single prompt may take longer.
@@ -148,15 +148,27 @@ class Worker:
         loaded."""
         return self._thread.loaded(self._engine).scheduler.limits.max_prompt_tokens
 
+    @property
+    def vocab_size(self) -> int:
+        """Returns the number of token ids. Raises UnavailableError before the model is loaded."""
+        return self._thread.loaded(self._engine).executor.spec.vocab_size
+
     def check_prompt(self, num_tokens: int) -> None:
         """Raises RequestError or CapacityError for a prompt that can never be answered."""
         self._thread.loaded(self._engine).scheduler.limits.check_prompt(num_tokens)
 
     def admit(self, num_answers: int) -> Session:
         """Reserves places for `num_answers` answers before any work is done for them. Always close
-        the session. Raises UnavailableError, or QueueFullError when there is no room."""
+        the session. Raises UnavailableError, QueueFullError when there is no room, and
+        CapacityError for more answers than there ever is room for."""
         config = self._thread.loaded(self._engine).scheduler.config
         max_jobs = config.num_places + config.max_waiting
+        if num_answers > config.max_waiting:
+            raise CapacityError(
+                "one request asks for more answers than may wait together",
+                seen=f"{num_answers} answers, at most {config.max_waiting}",
+                remedy="Ask for fewer at once, or start the server with a greater --max-waiting.",
+            )
         session = Session(num_answers)
         with self._thread.door:
             if not self._thread.is_ready:

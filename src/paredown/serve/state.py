@@ -10,8 +10,10 @@ from typing import Protocol
 from starlette.requests import Request
 
 from paredown.engine.prompt import PromptTokenizer
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Worker
+from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.serve.answers.token_parts import Parts, TokenParts
 from paredown.serve.doors.places import address_group
 from paredown.serve.errors import MAX_NAME_CHARS, HttpError
@@ -27,7 +29,16 @@ class ServerTokenizer(PromptTokenizer, Protocol):
     @property
     def has_chat_template(self) -> bool: ...
 
-    def decode(self, token_ids: list[int], /) -> str: ...
+    @property
+    def fill_in_middle(self) -> FillInMiddle | None:
+        """The tokens that stand around the texts before and after a gap, or None."""
+        ...
+
+    def token_string(self, token_id: int, /) -> str | None:
+        """Returns the token as the vocabulary writes it, or None for an id without a token."""
+        ...
+
+    def decode(self, token_ids: list[int], skip_special_tokens: bool = True, /) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +51,8 @@ class ServerState:
     # Keyed by the format that writes them.
     token_parts: dict[str, TokenParts] = field(default_factory=dict)
     token_bound: TokenBound = field(default_factory=TokenBound)
+    # What holds for fields of sampling that a request leaves out.
+    sampling_defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     # Whether a client only finds its own prefixes in the cache.
     isolates_prefixes: bool = False
     shows_exact_metrics: bool = False

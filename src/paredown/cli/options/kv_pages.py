@@ -18,7 +18,7 @@ def add_kv_pages_arguments(
     )
     group.add_argument(
         "--kv-memory",
-        type=_bytes,
+        type=byte_count,
         help="memory for key-value pages: 2GB, 512MiB, or a number of bytes",
         metavar="BYTES",
     )
@@ -35,7 +35,8 @@ def num_pages(args: argparse.Namespace, checkpoint: Checkpoint) -> int | None:
     return pages_in(args.kv_memory, checkpoint.spec, kv_dtype)
 
 
-def _bytes(text: str) -> int:
+def byte_count(text: str) -> int:
+    """Parses a number of bytes for argparse."""
     try:
         return parse_bytes(text)
     except ValueError as error:

@@ -1,21 +1,43 @@
 """Options of the verbs that generate text: sampling parameters, and how the model runs."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.sampling.sampling_params import SamplingParams
+
+# What holds at a terminal where neither the user nor the model says otherwise.
+OWN_DEFAULTS: Mapping[str, float | int] = {
+    "temperature": 0.8,
+    "top_k": 40,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "repetition_penalty": 1.0,
+}
 
 
 def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) -> None:
     group = parser.add_argument_group("sampling")
+    for option, metavar, text in (
+        ("--temperature", "T", "0 takes the likeliest token"),
+        ("--top-k", "K", "draw among the K likeliest tokens; 0 keeps all"),
+        ("--top-p", "P", "draw among the likeliest tokens that have this share together"),
+        ("--min-p", "P", "drop tokens below this share of the best token's probability"),
+        ("--typical-p", "P", "draw among the most typical tokens with this share together"),
+        ("--repetition-penalty", "R", "divide logits of tokens in prompt and answer by R"),
+    ):
+        own = OWN_DEFAULTS[option.removeprefix("--").replace("-", "_")]
+        group.add_argument(
+            option,
+            type=type(own),
+            help=f"{text} (default: the model's own, else {own:g})",
+            metavar=metavar,
+        )
     for option, default, metavar, text in (
         ("--max-tokens", max_tokens, "N", "tokens to generate at most"),
-        ("--temperature", 0.8, "T", "0 takes the likeliest token"),
-        ("--top-k", 40, "K", "draw among the K likeliest tokens; 0 keeps all"),
-        ("--top-p", 1.0, "P", "draw among the likeliest tokens that have this share together"),
-        ("--min-p", 0.0, "P", "drop tokens below this share of the best token's probability"),
-        ("--typical-p", 1.0, "P", "draw among the most typical tokens with this share together"),
-        ("--repetition-penalty", 1.0, "R", "divide logits of tokens in prompt and answer by R"),
         ("--presence-penalty", 0.0, "X", "subtract X from logits of tokens in the answer"),
         ("--frequency-penalty", 0.0, "X", "subtract X for each time a token is in the answer"),
         ("--min-tokens", 0, "N", "end the text at no earlier token"),
@@ -41,16 +63,17 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) 
     add_kv_dtype_argument(parser)
 
 
-def sampling_params(args: argparse.Namespace) -> SamplingParams:
-    """Returns the sampling parameters. Raises ParameterError for a value out of range."""
+def sampling_params(
+    args: argparse.Namespace, defaults: SamplingDefaults | None = None
+) -> SamplingParams:
+    """Returns the sampling parameters; `defaults` are the model's. Raises ParameterError for a
+    value out of range."""
+    of_model = {} if defaults is None else defaults.of_draws
+    given = {name: one for name in OWN_DEFAULTS if (one := getattr(args, name)) is not None}
+    drawn: dict[str, Any] = {**OWN_DEFAULTS, **of_model, **given}
     return SamplingParams(
         max_tokens=args.max_tokens,
-        temperature=args.temperature,
-        top_k=args.top_k,
-        top_p=args.top_p,
-        min_p=args.min_p,
-        typical_p=args.typical_p,
-        repetition_penalty=args.repetition_penalty,
+        **drawn,
         presence_penalty=args.presence_penalty,
         frequency_penalty=args.frequency_penalty,
         min_tokens=args.min_tokens,

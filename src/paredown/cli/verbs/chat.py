@@ -37,9 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    params = sampling_params(args)
+    sampling_params(args)  # raises before the model is loaded
     keywords = run_keywords(args)
     llm = LLM(args.model, **keywords)
+    params = sampling_params(args, llm.sampling_defaults)
     if (sinks := keywords.get("sinks")) is not None:
         tell(sinks.arithmetic())
     tell_notes(llm.notes)

@@ -3,6 +3,7 @@
 import argparse
 import signal
 
+from paredown.cli.options.answers import add_answer_arguments, sampling_defaults
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments
@@ -25,6 +26,7 @@ from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.encode.encoder_model import encodes
 from paredown.engine.engine import Engine
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.worker import Worker
 from paredown.errors import ParedownError
@@ -88,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schedule_arguments(parser)
     add_speculation_arguments(parser)
     add_strangers_arguments(parser)
+    add_answer_arguments(parser)
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
@@ -139,7 +142,8 @@ def _prepare_generation(
         freeze()
         return engine
 
-    state = _state(args, context, tokenizer, Worker(load), served_name(args.name, path))
+    defaults = sampling_defaults(args, path)
+    state = _state(args, context, tokenizer, Worker(load), served_name(args.name, path), defaults)
     return state, _EXAMPLE
 
 
@@ -171,7 +175,12 @@ def _listen(args: argparse.Namespace) -> Listen:
 
 
 def _state(
-    args: argparse.Namespace, context: Context, tokenizer: Tokenizer, worker: Worker, name: str
+    args: argparse.Namespace,
+    context: Context,
+    tokenizer: Tokenizer,
+    worker: Worker,
+    name: str,
+    defaults: SamplingDefaults,
 ) -> ServerState:
     return ServerState(
         model_name=name,
@@ -181,6 +190,7 @@ def _state(
         token_bound=TokenBound.of(context, args.max_answer_tokens),
         isolates_prefixes=args.isolate_prefixes,
         shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
+        sampling_defaults=defaults,
     )
 
 

@@ -23,7 +23,7 @@ from paredown.engine.sampling.field_rules import (
 
 _NO_TOKENS: Final = frozenset[int]()
 MAX_LOGPROBS = 20
-MAX_CHOICES = 64
+MAX_CHOICES = 128
 MAX_TEMPERATURE = 100.0
 MAX_COUNT = 2**31
 
@@ -59,7 +59,9 @@ RULES: dict[str, Rule] = {
         remedy="Use an integer that fits 64 bits with a sign.",
     ),
     "n": Integer(low=1, high=MAX_CHOICES, remedy=f"Use 1 to {MAX_CHOICES}."),
-    "max_tokens": Integer(low=1, high=MAX_COUNT, optional=True, remedy="Use 1 or more."),
+    "max_tokens": Integer(
+        low=0, high=MAX_COUNT, optional=True, remedy="Use 1 or more, or 0 to read the prompt alone."
+    ),
     "min_tokens": Integer(low=0, high=MAX_COUNT, remedy="Use 0 or more."),
     "stop": Texts(max_count=16, max_chars=256),
     "stop_token_ids": TokenIds(max_count=256),
@@ -81,9 +83,10 @@ class SamplingParams:
     prompt and answer, presence and frequency over the answer. `bad_words` are sequences of token
     ids: the last one is forbidden where the others stand before it. `seed` None lets the engine
     draw one; of `n` answers number i has seed + i. `max_tokens` None means as many as the context
-    holds. Before `min_tokens` no stop ends the answer. A single text may be `stop`, and lists may
-    be given where tuples are kept. `logprobs` None asks for none, 0 for the
-    chosen token's, k for the k best tokens' as well; `prompt_logprobs` the same of the prompt.
+    holds, 0 that the prompt is read and scored alone. Before `min_tokens` no stop ends the answer.
+    A single text may be `stop`, and lists may be given where tuples are kept. `logprobs` None asks
+    for none, 0 for the chosen token's, k for the k best tokens' as well; `prompt_logprobs` the same
+    of the prompt.
     """
 
     temperature: float = 1.0

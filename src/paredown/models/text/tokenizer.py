@@ -14,6 +14,7 @@ from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.text.chat_templates import ChatTemplates
 from paredown.models.text.clean_up import clean_up
+from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.models.text.pair_form import PairForm
 from paredown.models.text.token_lengths import max_token_bytes
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
@@ -144,6 +145,15 @@ class Tokenizer:
         """Returns whether this process encodes. Otherwise a thread waits for another process, even
         for short texts."""
         return self._library.encodes_here
+
+    @cached_property
+    def fill_in_middle(self) -> FillInMiddle | None:
+        """Returns the tokens with which the model writes between two texts, or None."""
+        return FillInMiddle.of(self._library.token_to_id)
+
+    def token_string(self, token_id: int) -> str | None:
+        """Returns a token as the vocabulary writes it, or None for an id without a token."""
+        return self._library.id_to_token(token_id)
 
     @property
     def has_chat_template(self) -> bool:

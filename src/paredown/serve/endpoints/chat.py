@@ -1,6 +1,7 @@
 """POST /v1/chat/completions: the next turn of a conversation."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,7 +26,8 @@ async def chat(request: Request) -> Response:
 async def _prepare(request: Request) -> Answer:
     """Keeps nothing of the texts when it returns."""
     state = generation_state(request)
-    asked, params = await state.intake.read(request, read_chat, state.max_positions)
+    read = partial(read_chat, state.sampling_defaults)
+    asked, params = await state.intake.read(request, read, state.max_positions)
     state.check_model(asked.model)
     params = state.token_bound.apply(params)
     if not state.tokenizer.has_chat_template:

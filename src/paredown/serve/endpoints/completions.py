@@ -2,18 +2,21 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from paredown.engine.prompt import begins_twice, check_length, encode_prompt
+from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.worker import Job
+from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.serve.answers.answer import Answer, Body, Piece, WholeAnswer
 from paredown.serve.answers.json_stream import to_json
 from paredown.serve.answers.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
 from paredown.serve.answers.token_parts import Parts, TokenParts
-from paredown.serve.errors import ClientGoneError
+from paredown.serve.errors import ClientGoneError, HttpError
 from paredown.serve.intake.admission import Admission
 from paredown.serve.intake.side_thread import Wanted
 from paredown.serve.schema.completion import read_completion
@@ -31,16 +34,27 @@ async def complete(request: Request) -> Response:
 async def _prepare(request: Request) -> Answer:
     """Prepares the answer. When it returns, it keeps none of the texts."""
     state = generation_state(request)
-    asked, params = await state.intake.read(request, read_completion, state.max_positions)
+    read = partial(read_completion, state.sampling_defaults)
+    asked, params = await state.intake.read(request, read, state.max_positions)
     state.check_model(asked.model)
     params = state.token_bound.apply(params)
+    if asked.suffix:
+        params = _ending_in_gap(params, _fill_in_middle(state))
     given = asked.prompts
     service = state.service(asked.service(), request, len(given) * params.n)
     size = sum(len(prompt) for prompt in given if isinstance(prompt, str))
+    size += len(given) * len(asked.suffix or "")
+    encode = partial(
+        _encode,
+        state,
+        given,
+        suffix=asked.suffix or None,
+        surrounds=asked.add_special_tokens is not False,
+    )
     admission = Admission(state, len(given), params)
     try:
         prompts = await state.intake.tokenize(
-            request, state.tokenizer, size, partial(_encode, state, given)
+            request, state.tokenizer, size, lambda wanted: encode(wanted=wanted)
         )
         return Answer(
             state,
@@ -55,22 +69,58 @@ async def _prepare(request: Request) -> Answer:
         raise
 
 
-def _encode(state: ServerState, prompts: list[str | list[int]], wanted: Wanted) -> list[list[int]]:
-    """Encodes the prompts. Raises RequestError or CapacityError for one that is too long, before
-    the others are tokenized."""
+def _fill_in_middle(state: ServerState) -> FillInMiddle:
+    """Returns the tokens around a gap. Raises HttpError for a model that was not made for it."""
+    found = state.tokenizer.fill_in_middle
+    if found is None:
+        raise HttpError(
+            400,
+            f"suffix: the model {state.model_name!r} does not write between two texts, since its "
+            "tokenizer has no tokens for that (<|fim_prefix|> and the like); leave it out",
+            param="suffix",
+            code="unsupported_parameter",
+        )
+    return found
+
+
+def _ending_in_gap(params: SamplingParams, gap: FillInMiddle) -> SamplingParams:
+    if params.ignore_eos:
+        return params
+    return replace(params, stop_token_ids=(*params.stop_token_ids, *gap.end_ids))
+
+
+def _encode(
+    state: ServerState,
+    prompts: list[str | list[int]],
+    wanted: Wanted,
+    *,
+    suffix: str | None = None,
+    surrounds: bool = True,
+) -> list[list[int]]:
+    """Encodes the prompts, which end before `suffix` where there is one. `surrounds` is whether
+    they get the tokens that stand around every text. Raises RequestError or CapacityError for one
+    that is too long, before the others are tokenized."""
     tokenizer, worker = state.tokenizer, state.worker
     for prompt in prompts:
         if isinstance(prompt, str):
-            check_length(tokenizer, prompt, worker.max_prompt_tokens)
+            check_length(tokenizer, prompt + (suffix or ""), worker.max_prompt_tokens)
         else:
             worker.check_prompt(len(prompt))
     encoded = []
     for prompt in prompts:
         if wanted.is_gone:
             raise ClientGoneError
-        token_ids = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
+        if not isinstance(prompt, str):
+            token_ids = prompt
+        elif suffix is not None:
+            around = _fill_in_middle(state).surround(
+                tokenizer.encode(prompt), tokenizer.encode(suffix)
+            )
+            token_ids = [*(tokenizer.prompt_prefix if surrounds else ()), *around]
+        else:
+            token_ids = encode_prompt(tokenizer, prompt) if surrounds else tokenizer.encode(prompt)
         worker.check_prompt(len(token_ids))
-        if isinstance(prompt, str) and begins_twice(tokenizer, token_ids):
+        if isinstance(prompt, str) and surrounds and begins_twice(tokenizer, token_ids):
             LOGGER.warning("a prompt begins with what is put before it: it is there twice")
         encoded.append(token_ids)
     return encoded

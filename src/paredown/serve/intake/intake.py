@@ -59,8 +59,8 @@ class Intake:
     async def read(
         self, request: Request, read_body: Callable[[object], T], max_positions: int
     ) -> T:
-        """Returns the result of `read_body` for the body, which is JSON. Raises HttpError for what cannot be
-        served, QueueFullError where others' bodies leave no room."""
+        """Returns the result of `read_body` for the body, which is JSON. Raises HttpError for what
+        cannot be served, QueueFullError where others' bodies leave no room."""
         num_values = MAX_PROMPTS * max_positions + MAX_LISTED
         return await self._read(request, num_values, lambda body: read_body(parse_json(body)))
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.serve.errors import HttpError
 from paredown.serve.schema.generation import Generation
@@ -19,21 +20,22 @@ class ChatRequest(Generation):
     logprobs: bool | None = None
     top_logprobs: int | None = None
 
-    def params(self) -> SamplingParams:
+    def params(self, defaults: SamplingDefaults) -> SamplingParams:
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             raise HttpError(
                 400, "give max_completion_tokens or max_tokens, not both", param="max_tokens"
             )
         if self.top_logprobs is not None and not self.logprobs:
             raise HttpError(400, "top_logprobs needs logprobs to be true", param="top_logprobs")
-        max_tokens = self.max_completion_tokens
+        given = (self.max_completion_tokens, self.max_tokens, defaults.max_tokens)
         return self.sampling_params(
-            max_tokens=self.max_tokens if max_tokens is None else max_tokens,
+            defaults,
+            max_tokens=next((one for one in given if one is not None), None),
             logprobs=(self.top_logprobs or 0) if self.logprobs else None,
         )
 
 
-def read_chat(body: object) -> tuple[ChatRequest, SamplingParams]:
+def read_chat(defaults: SamplingDefaults, body: object) -> tuple[ChatRequest, SamplingParams]:
     """Returns the request and how its tokens are drawn. Raises HttpError and ParameterError."""
     asked = parse(ChatRequest, body)
-    return asked, asked.params()
+    return asked, asked.params(defaults)

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 from pydantic import field_validator
 
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.serve.errors import HttpError
 from paredown.serve.schema.generation import Generation
@@ -14,10 +15,12 @@ DEFAULT_COMPLETION_TOKENS = 16
 
 
 class CompletionRequest(Generation):
-    """The body of POST /v1/completions."""
+    """The body of POST /v1/completions. `suffix` is the text after the answer."""
 
     prompt: str | Texts | TokenIds | TokenSequences
+    suffix: str | None = None
     logprobs: int | None = None
+    add_special_tokens: bool | None = None
 
     @field_validator("prompt", mode="before")
     @classmethod
@@ -39,12 +42,26 @@ class CompletionRequest(Generation):
         is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
         return cast("list[str | list[int]]", [self.prompt] if is_one else self.prompt)
 
-    def params(self) -> SamplingParams:
-        max_tokens = DEFAULT_COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
-        return self.sampling_params(max_tokens=max_tokens, logprobs=self.logprobs)
+    def params(self, defaults: SamplingDefaults) -> SamplingParams:
+        """Returns how tokens are drawn. Raises ParameterError, and HttpError for what does not go
+        together."""
+        if self.suffix and not all(isinstance(prompt, str) for prompt in self.prompts):
+            raise HttpError(
+                400, "suffix needs a prompt that is text, not token ids", param="suffix"
+            )
+        max_tokens = self.max_tokens
+        if max_tokens is None:
+            max_tokens = defaults.max_tokens or DEFAULT_COMPLETION_TOKENS
+        return self.sampling_params(
+            defaults,
+            max_tokens=max_tokens,
+            logprobs=self.logprobs,
+        )
 
 
-def read_completion(body: object) -> tuple[CompletionRequest, SamplingParams]:
+def read_completion(
+    defaults: SamplingDefaults, body: object
+) -> tuple[CompletionRequest, SamplingParams]:
     """Returns the request and how its tokens are drawn. Raises HttpError and ParameterError."""
     asked = parse(CompletionRequest, body)
-    return asked, asked.params()
+    return asked, asked.params(defaults)

@@ -5,18 +5,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
+from paredown.engine.sampling.sampling_params import MAX_CHOICES, SamplingParams
 from paredown.engine.schedule.service import Service
 from paredown.serve.errors import HttpError
 from paredown.serve.schema.strict import NO_OPS, Label, Strict, TokenIds, drop_no_ops
 
-MAX_CHOICES = 8
-MAX_STOPS = 4
+MAX_STOPS = 16
 MAX_TOKEN_ID_DIGITS = 10
 MAX_BIASES = 1024
 MAX_STOP_TOKENS = 256
 MAX_BAD_WORDS = 256
 MAX_BAD_WORD_TOKENS = 64
+MAX_METADATA = 64
 
 # Fields that have the same meaning in SamplingParams; absent or null is the default.
 SAME_NAMES = (
@@ -34,13 +35,17 @@ SAME_NAMES = (
 )
 
 
-def _few_biases(value: Any) -> Any:
+def _at_most(most: int) -> BeforeValidator:
     """Limits the entries, which would otherwise all be validated before they are counted."""
-    if isinstance(value, dict) and len(value) > MAX_BIASES:
-        raise PydanticCustomError(
-            "too_long", "It holds {num}, at most {most}", {"num": len(value), "most": MAX_BIASES}
-        )
-    return value
+
+    def count(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > most:
+            raise PydanticCustomError(
+                "too_long", "It holds {num}, at most {most}", {"num": len(value), "most": most}
+            )
+        return value
+
+    return BeforeValidator(count)
 
 
 # Lists stop at their first wrong entry: the errors of a long one would take gigabytes.
@@ -48,7 +53,9 @@ Stops = Annotated[list[str], Field(fail_fast=True, max_length=MAX_STOPS)]
 StopTokens = Annotated[list[int], Field(fail_fast=True, max_length=MAX_STOP_TOKENS)]
 BadWord = Annotated[list[int], Field(fail_fast=True, max_length=MAX_BAD_WORD_TOKENS)]
 BadWords = Annotated[list[BadWord], Field(fail_fast=True, max_length=MAX_BAD_WORDS)]
-Biases = Annotated[dict[str, float], BeforeValidator(_few_biases)]
+Biases = Annotated[dict[str, float], _at_most(MAX_BIASES)]
+
+Metadata = Annotated[dict[Label, Label], _at_most(MAX_METADATA)]
 
 
 class StreamOptions(Strict):
@@ -58,7 +65,7 @@ class StreamOptions(Strict):
 
 class Generation(Strict):
     """The fields of both endpoints. `user` names the tenant for fair shares. Clients that send no
-    `cache_salt` share cached prefixes with each other. Other labels of a client have no effect."""
+    `cache_salt` share cached prefixes with each other. The labels at the end have no effect."""
 
     model: Label | None = None
     max_tokens: int | None = None
@@ -87,6 +94,9 @@ class Generation(Strict):
     cache_salt: Label | None = None
     safety_identifier: Label | None = None
     prompt_cache_key: Label | None = None
+    prompt_cache_retention: Label | None = None
+    metadata: Metadata | None = None
+    service_tier: Label | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -106,13 +116,20 @@ class Generation(Strict):
     def includes_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def sampling_params(self, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
-        """Returns the sampling parameters. Raises ParameterError for values out of range, and
-        HttpError for contradictory ones."""
+    def sampling_params(
+        self,
+        defaults: SamplingDefaults,
+        *,
+        max_tokens: int | None,
+        logprobs: int | None,
+        prompt_logprobs: int | None = None,
+    ) -> SamplingParams:
+        """Returns the sampling parameters; `defaults` hold for what the request leaves out. Raises
+        ParameterError for values out of range, and HttpError for contradictory ones."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if self.stream_options is not None and not self.stream:
             raise HttpError(400, "stream_options needs stream to be true", param="stream_options")
-        given: dict[str, Any] = {
+        given: dict[str, Any] = defaults.of_draws | {
             name: value for name in SAME_NAMES if (value := getattr(self, name)) is not None
         }
         if self.allowed_token_ids is not None:
@@ -125,6 +142,7 @@ class Generation(Strict):
             stop=tuple(stop),
             stop_token_ids=tuple(self.stop_token_ids or ()),
             logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
             **given,
         )
 

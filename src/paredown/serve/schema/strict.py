@@ -6,12 +6,10 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from paredown.serve.errors import HttpError
+from paredown.serve.schema.wrong_value import wrong_value
 
 # No object has this many known fields; beyond that, each unknown field would be an error.
 MAX_FIELDS = 64
-# The limit for a client's field name in messages.
-MAX_SHOWN_CHARS = 64
 
 # Fields of the OpenAI API and its extensions that we do not serve, each with the values that ask
 # for nothing. Type and value must be equal.
@@ -21,15 +19,12 @@ NO_OPS: dict[str, tuple[object, ...]] = {
     "echo": (None, False),
     "function_call": (None, "none"),
     "functions": (None, []),
-    "metadata": (None, {}),
     "modalities": (None, ["text"]),
     "parallel_tool_calls": (None, True, False),
     "prediction": (None,),
     "reasoning_effort": (None,),
     "response_format": (None, {"type": "text"}),
-    "service_tier": (None, "auto", "default"),
     "store": (None, False),
-    "suffix": (None, ""),
     "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
     "verbosity": (None,),
@@ -75,7 +70,7 @@ def parse(model: type[R], body: object) -> R:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise _as_http_error(error) from error
+        raise wrong_value(error, body, NO_OPS | MESSAGE_NO_OPS) from error
 
 
 def drop_no_ops(fields: Any, no_ops: dict[str, tuple[object, ...]]) -> Any:
@@ -87,25 +82,3 @@ def drop_no_ops(fields: Any, no_ops: dict[str, tuple[object, ...]]) -> Any:
         for name, value in fields.items()
         if not any(type(value) is type(one) and value == one for one in no_ops.get(name, ()))
     }
-
-
-def _as_http_error(error: ValidationError) -> HttpError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    if not first["loc"] and first["type"] == "too_many_fields":
-        return HttpError(400, first["msg"], code="invalid_value")
-    if not first["loc"]:
-        return HttpError(400, "the body must be a JSON object", code="invalid_type")
-    field = _cut(str(first["loc"][0]))
-    path = ".".join(_cut(str(part)) for part in first["loc"])
-    if first["type"] != "extra_forbidden":
-        return HttpError(400, f"{path}: {first['msg']}", param=field, code="invalid_value")
-    no_ops = NO_OPS | MESSAGE_NO_OPS
-    name = str(first["loc"][-1])
-    message = f"{path}: this field is not known"
-    if name in no_ops:
-        message = f"{path}: this field is not supported; leave it out"
-    return HttpError(400, message, param=field, code="unsupported_parameter")
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= MAX_SHOWN_CHARS else f"{name[:MAX_SHOWN_CHARS]}..."
