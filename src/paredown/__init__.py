@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from paredown.engine.async_llm import AsyncLLM
     from paredown.engine.encode.batch_config import BatchConfig
     from paredown.engine.encoder import Encoder
+    from paredown.engine.grammar.grammar import Grammar, GrammarError
     from paredown.engine.llm import LLM, BeamCompletion, Completion
     from paredown.engine.model_thread import UnavailableError
     from paredown.engine.request_output import RequestOutput
@@ -151,6 +152,8 @@ _MODULES = {
     "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
     "GivenMask": "paredown.compress.prune.given_mask",
+    "Grammar": "paredown.engine.grammar.grammar",
+    "GrammarError": "paredown.engine.grammar.grammar",
     "HQQ": "paredown.compress.quantize.hqq",
     "HubError": "paredown.errors",
     "ImportanceConfig": "paredown.jobs.importance",
@@ -256,6 +259,8 @@ __all__ = [
     "Encoder",
     "FromQuantized",
     "GivenMask",
+    "Grammar",
+    "GrammarError",
     "HubError",
     "ImportanceConfig",
     "InstallationError",

@@ -20,6 +20,7 @@ DEPENDENCIES = {
     "httpx2": "httpx2",
     "huggingface_hub": "huggingface_hub",
     "jinja2": "jinja2",
+    "llguidance": "llguidance",
     "numpy": "numpy",
     "pydantic": "pydantic",
     "re2": "google-re2",

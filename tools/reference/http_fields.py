@@ -38,6 +38,10 @@ MEANINGS = {
     "encoding_format": "numbers, or little-endian float32 in base64",
     "deadline_s": "seconds from arrival to start (`--policy deadline`)",
     "frequency_penalty": "taken off a token's logit for each time it came in the answer",
+    "guided_choice": "older name of `structured_outputs` with `choice`",
+    "guided_grammar": "older name of `structured_outputs` with `grammar`",
+    "guided_json": "older name of `structured_outputs` with `json`",
+    "guided_regex": "older name of `structured_outputs` with `regex`",
     "ignore_eos": "go on after the end-of-text token",
     "input": "text, texts, token ids, or lists of token ids; for labels texts or pairs",
     "input_type": "what the texts are for: `query`, `document`, ...; chooses the prompt",
@@ -60,6 +64,8 @@ MEANINGS = {
     "prompt_cache_key": "accepted, has no effect",
     "prompt_cache_retention": "accepted, has no effect",
     "repetition_penalty": "divides the logits of tokens in prompt and answer",
+    "response_format": "`json_schema` with a schema, `json_object` or `text` "
+    "([structured output](structured_output.md))",
     "return_documents": "whether results repeat their documents",
     "safety_identifier": "accepted, has no effect",
     "seed": "same seed, same answer; answer i of `n` has seed + i",
@@ -68,6 +74,8 @@ MEANINGS = {
     "stop_token_ids": "tokens that end the answer",
     "stream": "send pieces as they come, as server-sent events",
     "stream_options": "needs `stream`; `include_usage` adds a last piece with counts",
+    "structured_outputs": "the form of the answer: one of `json`, `json_object`, `regex`, "
+    "`choice`, `grammar`; at most one form in a request",
     "suffix": "the text after the answer, for models with fill-in-the-middle tokens",
     "temperature": "0 is greedy, larger values flatten the distribution",
     "text_1": "a text that is compared with all of the other field, or one for each of them",

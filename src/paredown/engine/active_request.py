@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from paredown.engine.sampling.sampling_params import TokenFilter
 from paredown.errors import ParedownError, RequestError
 from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.executors.sampler import Logprobs, Sampler, SamplingState
+
+if TYPE_CHECKING:  # few requests have a grammar, and the library takes memory
+    from paredown.engine.grammar.constraint import Constraint
 
 
 class EngineTokenizer(Protocol):
@@ -36,7 +39,7 @@ class EngineTokenizer(Protocol):
 @dataclass(slots=True)
 class ActiveRequest:
     """The fields that every step reads, in one object so that a step touches few objects per
-    request. The last four belong to the current step."""
+    request. `row` and those after it belong to the current step."""
 
     request: Request
     sampling: SamplingState
@@ -47,8 +50,9 @@ class ActiveRequest:
     # None unless requested.
     stops: StopMatcher | None
     token_filter: TokenFilter | None
+    constraint: "Constraint | None"
     prompt_logprobs: PackedLogprobs | None
-    # Whether either of the last two is set, or no token is drawn.
+    # Whether any of the last three is set, or no token is drawn.
     is_watched: bool
 
     # The row of logits to draw from next, the draft tokens that were computed, and how many of them
@@ -63,7 +67,11 @@ class ActiveRequest:
 
     @classmethod
     def of(
-        cls, request: Request, tokenizer: EngineTokenizer, executor: Executor
+        cls,
+        request: Request,
+        tokenizer: EngineTokenizer,
+        executor: Executor,
+        constraint: "Constraint | None" = None,
     ) -> "ActiveRequest":
         """Creates the state before the first step. Raises RequestError where the tokenizer fails on
         the prompt."""
@@ -86,8 +94,10 @@ class ActiveRequest:
             ),
             StopMatcher(params.stop) if params.stop else None,
             params.token_filter,
+            constraint,
             None if params.prompt_logprobs is None else PackedLogprobs(),
             params.token_filter is not None
+            or constraint is not None
             or params.prompt_logprobs is not None
             or params.max_tokens == 0,
         )
@@ -175,6 +185,16 @@ class ActiveRequest:
             request.first_token_s = time.monotonic()
             output.prompt_logprobs = self.prompt_logprobs or ()
         return reason
+
+    @property
+    def generated(self) -> list[int]:
+        """Returns the tokens of the answer so far."""
+        return self.request.token_ids[self.request.num_prompt_tokens :]
+
+    @property
+    def next_drafts(self) -> Sequence[int]:
+        """Returns the draft tokens after those that were accepted."""
+        return self.drafts[self.num_accepted :] if self.num_accepted else self.drafts
 
     def accept(self, token_id: int) -> bool:
         """Returns whether the token just added equals the next draft token."""

@@ -76,14 +76,15 @@ class AsyncLLM:
         model has no chat template or the template refuses the messages."""
         params = self._llm.sampling_defaults.params() if params is None else params
         token_ids = await asyncio.to_thread(self._encode_chat, messages)
-        self._llm.prepare(token_ids, params)
+        await self._prepare(token_ids, params)
         async with aclosing(self._stream(token_ids, params)) as pieces:
             async for piece in pieces:
                 yield piece
 
     async def _prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
-        """Encodes a long prompt in another thread, so that the event loop goes on."""
-        if len(prompt) < LONG_TEXT_CHARS:
+        """Encodes a long prompt, or compiles a grammar, in another thread, so that the event loop
+        goes on."""
+        if len(prompt) < LONG_TEXT_CHARS and params.grammar is None:
             return self._llm.prepare(prompt, params)
         return await asyncio.to_thread(self._llm.prepare, prompt, params)
 

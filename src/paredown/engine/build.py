@@ -65,4 +65,6 @@ def assemble(
         from paredown.engine.speculate.make_speculator import make_speculator
 
         speculator = make_speculator(speculation, executor, tokenizer, options)
-    return Engine(executor, tokenizer, schedule, speculator)
+    return Engine(
+        executor, tokenizer, schedule, speculator, num_mask_threads=options.thread_plan.most
+    )

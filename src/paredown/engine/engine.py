@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from paredown.engine.active_request import ActiveRequest, EngineTokenizer
 from paredown.engine.decoder_start import check_unscored, decoder_start
+from paredown.engine.draw_limits import DrawLimits
 from paredown.engine.engine_step import EngineStep
+from paredown.engine.grammar.grammars import Grammars
 from paredown.engine.prompt import as_token_ids
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
@@ -38,6 +39,8 @@ class Engine:
         tokenizer: EngineTokenizer,
         config: ScheduleConfig | None = None,
         speculator: Speculator | None = None,
+        *,
+        num_mask_threads: int = 1,
     ) -> None:
         self.executor = executor
         self.tokenizer = tokenizer
@@ -54,6 +57,9 @@ class Engine:
         self._start_token_id: int | None = None
         if executor.spec.encoder is not None:
             self._start_token_id = decoder_start(tokenizer, executor.spec.vocab_size)
+        vocab_size = executor.spec.vocab_size
+        self.grammars = Grammars(tokenizer, vocab_size)
+        self._limits = DrawLimits(self.grammars, vocab_size, num_mask_threads)
         self._active: dict[int, ActiveRequest] = {}
         # The last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
@@ -117,6 +123,8 @@ class Engine:
         token_ids = as_token_ids(prompt_token_ids, vocab_size)
         self.scheduler.limits.check_prompt(len(token_ids))
         params.check_token_ids(vocab_size)
+        if params.grammar is not None:
+            self.grammars.compile(params.grammar)
         if self._start_token_id is not None:
             check_unscored(params.prompt_logprobs)
         return token_ids
@@ -179,6 +187,7 @@ class Engine:
             self.scheduler.config.max_step_tokens,
             is_queued=bool(self.scheduler.waiting),
         ):
+            self._limits.cut_drafts(self._active[one.id] for one in self.scheduler.running)
             self.scheduler.expect_drafts()
 
     def check_integrity(self) -> None:
@@ -219,7 +228,8 @@ class Engine:
             arrival_s=time.monotonic(),
         )
         self._num_submitted += 1
-        return ActiveRequest.of(request, self.tokenizer, self.executor)
+        constraint = self._limits.constraint(params)
+        return ActiveRequest.of(request, self.tokenizer, self.executor, constraint)
 
     def _queue(self, active: list[ActiveRequest]) -> list[Request]:
         """Queues the first request as the leader of the others."""
@@ -328,19 +338,20 @@ class Engine:
         return outputs
 
     def _take_runs(self, turns: list[ActiveRequest], logits: npt.NDArray[np.float32]) -> None:
-        """Draws every request's run of tokens. A request with a token filter draws one token in
-        each pass, because the filter runs before each draw."""
+        """Draws every request's run of tokens, in as many passes as token filters ask for."""
         going = turns
         while going:
-            going = [one for one in going if one.token_filter is None or self._filter_tokens(one)]
+            ready, failed = self._limits.apply(going)
+            for live, failure in failed:
+                self._end(live, "error", failure).is_request_fault = True
             runs = self.executor.sampler.sample_runs(
                 logits,
-                [one.row for one in going],
-                [() if one.token_filter else one.drafts for one in going],
-                [one.sampling for one in going],
+                [one.live.row for one in ready],
+                [one.draft for one in ready],
+                [one.live.sampling for one in ready],
             )
-            drawn = zip(going, runs, strict=True)
-            going = [live for live, run in drawn if self._add_run(live, run)]
+            drawn = zip(ready, runs, strict=True)
+            going = [one.live for one, run in drawn if self._add_run(one.live, run)]
 
     def _add_run(self, live: ActiveRequest, run: list[SampledToken]) -> bool:
         """Returns whether the request may draw from another row."""
@@ -360,21 +371,6 @@ class Engine:
 
     def _state_of(self, request: Request) -> SamplingState:
         return self._active[request.id].sampling
-
-    def _filter_tokens(self, live: ActiveRequest) -> bool:
-        """Asks the request's token filter which tokens may come next. Returns False if that ended
-        the request."""
-        request = live.request
-        assert live.token_filter is not None
-        generated = request.token_ids[request.num_prompt_tokens :]
-        try:
-            allowed = allowed_tokens(live.token_filter, generated, self.executor.spec.vocab_size)
-        except TokenFilterError as error:
-            self._end(live, "error", str(error)).is_request_fault = True
-            return False
-        if allowed is not None:
-            live.sampling.allow_next(allowed)
-        return True
 
     def _end_without_token(self, live: ActiveRequest, failure: str) -> None:
         output = self._end(live, "error", failure)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from paredown.engine.engine import Engine
+from paredown.engine.grammar.grammars import Grammars
 from paredown.engine.model_thread import ModelThread, Status, post
 from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.request import Request
@@ -141,6 +142,12 @@ class Worker:
     def stop(self) -> None:
         """Does the same and waits for it. A step that hangs is left behind."""
         self._thread.stop()
+
+    @property
+    def grammars(self) -> Grammars:
+        """Returns the compiler of the engine's grammars, which any thread may use. Raises
+        UnavailableError before the model is loaded."""
+        return self._thread.loaded(self._engine).grammars
 
     @property
     def max_prompt_tokens(self) -> int:

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse
 
 from paredown.engine.encode.encoder_model import WrongTaskError
 from paredown.engine.encode.run_batch import ModelFailedError
+from paredown.engine.grammar.grammar import GrammarError
 from paredown.engine.model_thread import UnavailableError
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -67,6 +68,8 @@ def as_http_error(error: ParedownError) -> HttpError:
     """The status and the code of one of our own errors."""
     if isinstance(error, ParameterError):
         return HttpError(400, str(error), param=error.field, code="invalid_value")
+    if isinstance(error, GrammarError):
+        return HttpError(400, str(error), param=error.origin, code="invalid_grammar")
     if isinstance(error, WrongTaskError):
         return HttpError(400, str(error), param="model", code="wrong_task")
     if isinstance(error, ModelFailedError):

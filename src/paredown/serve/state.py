@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.serve.answers.token_parts import Parts, TokenParts
 from paredown.serve.doors.places import address_group
 from paredown.serve.errors import MAX_NAME_CHARS, HttpError
+from paredown.serve.intake.grammars import ServerGrammars
 from paredown.serve.intake.intake import Intake
 from paredown.serve.intake.token_bound import TokenBound
 from paredown.serve.watch.coarse import CoarseNumbers
@@ -60,6 +62,11 @@ class ServerState:
     created_s: int = field(default_factory=lambda: int(time.time()))
     # Keeps clients from naming another's salt.
     secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
+
+    @cached_property
+    def grammars(self) -> ServerGrammars:
+        """Compiles the grammars of requests."""
+        return ServerGrammars(self.worker)
 
     def check_model(self, name: str | None) -> None:
         """Raises HttpError 404 when a request names another model than this one."""

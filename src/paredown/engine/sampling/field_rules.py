@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from paredown.engine.grammar.grammar import Grammar
 from paredown.errors import RequestError
 from paredown.shown import quoted
 
@@ -142,7 +143,22 @@ class Function:
             )
 
 
-Rule = Number | Integer | Flag | Texts | TokenIds | TokenSequences | TokenNumbers | Function
+@dataclass(frozen=True, kw_only=True)
+class AGrammar:
+    """Accepts a Grammar or None."""
+
+    def check(self, field: str, value: object) -> None:
+        if value is not None and not isinstance(value, Grammar):
+            raise ParameterError(
+                field,
+                seen=quoted(value, MAX_SEEN_CHARS),
+                remedy="Give a Grammar, such as Grammar.json_schema({...}), or None.",
+            )
+
+
+Rule = (
+    Number | Integer | Flag | Texts | TokenIds | TokenSequences | TokenNumbers | Function | AGrammar
+)
 
 
 def _check_tuple(field: str, value: object, low: int, high: int, what: str) -> None:

@@ -8,7 +8,9 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from paredown.engine.grammar.grammar import Grammar
 from paredown.engine.sampling.field_rules import (
+    AGrammar,
     Flag,
     Function,
     Integer,
@@ -52,6 +54,7 @@ RULES: dict[str, Rule] = {
     "allowed_token_ids": TokenIds(min_count=1, max_count=2**20, optional=True),
     "bad_words": TokenSequences(max_count=256, max_tokens=64),
     "token_filter": Function(),
+    "grammar": AGrammar(),
     "seed": Integer(
         low=-(2**63),
         high=2**63 - 1,
@@ -81,12 +84,13 @@ class SamplingParams:
 
     `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. Repetition is counted over
     prompt and answer, presence and frequency over the answer. `bad_words` are sequences of token
-    ids: the last one is forbidden where the others stand before it. `seed` None lets the engine
-    draw one; of `n` answers number i has seed + i. `max_tokens` None means as many as the context
-    holds, 0 that the prompt is read and scored alone. Before `min_tokens` no stop ends the answer.
-    A single text may be `stop`, and lists may be given where tuples are kept. `logprobs` None asks
-    for none, 0 for the chosen token's, k for the k best tokens' as well; `prompt_logprobs` the same
-    of the prompt.
+    ids: the last one is forbidden where the others stand before it. An answer has the form of its
+    `grammar` and ends where that does, whatever `ignore_eos` and `min_tokens` say. `seed` None lets
+    the engine draw one; of `n` answers number i has seed + i. `max_tokens` None means as many as
+    the context holds, 0 that the prompt is read and scored alone. Before `min_tokens` no stop ends
+    the answer. A single text may be `stop`, and lists may be given where tuples are kept.
+    `logprobs` None asks for none, 0 for the chosen token's, k for the k best tokens' as well;
+    `prompt_logprobs` the same of the prompt.
     """
 
     temperature: float = 1.0
@@ -101,6 +105,7 @@ class SamplingParams:
     allowed_token_ids: Sequence[int] | None = None
     bad_words: Sequence[Sequence[int]] = ()
     token_filter: TokenFilter | None = None
+    grammar: Grammar | None = None
     seed: int | None = None
     n: int = 1
     max_tokens: int | None = 128
@@ -139,7 +144,8 @@ class SamplingParams:
     def ending_token_ids(self, eos_token_ids: Iterable[int]) -> frozenset[int]:
         """Returns the token ids that end the answer."""
         # Usually the tokenizer's own set, one object for all requests.
-        ending = _NO_TOKENS if self.ignore_eos else frozenset(eos_token_ids)
+        ignores_eos = self.ignore_eos and self.grammar is None
+        ending = _NO_TOKENS if ignores_eos else frozenset(eos_token_ids)
         return ending.union(self.stop_token_ids) if self.stop_token_ids else ending
 
     def choice(self, number: int) -> "SamplingParams":

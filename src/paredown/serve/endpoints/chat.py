@@ -43,6 +43,7 @@ async def _prepare(request: Request) -> Answer:
     tokenizer = state.tokenizer
     admission = Admission(state, 1, params)
     try:
+        await state.grammars.compile(params.grammar)
         text = await state.intake.render(request, tokenizer, messages)
         check_length(tokenizer, text, state.worker.max_prompt_tokens)
         prompt = await state.intake.tokenize(

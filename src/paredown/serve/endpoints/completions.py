@@ -53,6 +53,7 @@ async def _prepare(request: Request) -> Answer:
     )
     admission = Admission(state, len(given), params)
     try:
+        await state.grammars.compile(params.grammar)
         prompts = await state.intake.tokenize(
             request, state.tokenizer, size, lambda wanted: encode(wanted=wanted)
         )

@@ -10,6 +10,7 @@ from paredown.engine.sampling.sampling_params import MAX_CHOICES, SamplingParams
 from paredown.engine.schedule.service import Service
 from paredown.serve.errors import HttpError
 from paredown.serve.schema.strict import NO_OPS, Label, Strict, TokenIds, drop_no_ops
+from paredown.serve.schema.structure import Structure
 
 MAX_STOPS = 16
 MAX_TOKEN_ID_DIGITS = 10
@@ -63,7 +64,7 @@ class StreamOptions(Strict):
     include_obfuscation: Literal[False] | None = None
 
 
-class Generation(Strict):
+class Generation(Structure):
     """The fields of both endpoints. `user` names the tenant for fair shares. Clients that send no
     `cache_salt` share cached prefixes with each other. The labels at the end have no effect."""
 
@@ -143,6 +144,7 @@ class Generation(Strict):
             stop_token_ids=tuple(self.stop_token_ids or ()),
             logprobs=logprobs,
             prompt_logprobs=prompt_logprobs,
+            grammar=self.grammar(),
             **given,
         )
 

@@ -23,7 +23,6 @@ NO_OPS: dict[str, tuple[object, ...]] = {
     "parallel_tool_calls": (None, True, False),
     "prediction": (None,),
     "reasoning_effort": (None,),
-    "response_format": (None, {"type": "text"}),
     "store": (None, False),
     "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
