@@ -11,6 +11,8 @@
 # DISTILL is faster); docs/results/distill.md is what it found.
 # `make attacks` attacks servers on this machine, and measures what others notice of it
 # (docs/results/attacks.md).
+# `make conformance SUITES=FOLDER` runs the tests of peers against our server; the page
+# docs/results/conformance.md says how the folder is made. CONFORMANCE=--json prints every test.
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -32,7 +34,8 @@ unexport MAKEFLAGS
 # Of all fuzzers together, as many of which run side by side as there are processors.
 MINUTES ?= 2
 
-.PHONY: demo test style sanitized races fuzz bench bench-encoders parity real distill attacks cross-check wheel
+.PHONY: demo test style sanitized races fuzz bench bench-encoders parity real distill attacks conformance cross-check \
+	wheel
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -93,6 +96,9 @@ distill: .venv/demo.stamp
 attacks: .venv/test.stamp
 	$(BIN)/python -m benchmarks.attacks
 
+conformance: .venv/conformance.stamp
+	$(BIN)/python -m tools.conformance "$(SUITES)" $(CONFORMANCE)
+
 cross-check: .venv/cmake.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \
 		{ echo "cross-check did not run: $$tool is not installed" >&2; exit 1; }; done
@@ -123,6 +129,10 @@ cross-check: .venv/cmake.stamp
 
 .venv/encoder-peers.stamp: .venv/bin/python $(SOURCES)
 	$(PIP) --editable '.[compress,encoder-peers]'
+	touch $@
+
+.venv/conformance.stamp: .venv/bin/python $(SOURCES)
+	$(PIP) --editable '.[conformance]'
 	touch $@
 
 .venv-gptqmodel/stamp: constraints.txt benchmarks/install/gptqmodel.sh
