@@ -2,51 +2,86 @@
 
 import argparse
 import json
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from paredown.models.resolve import resolve_model
 from tools.conformance.outcome import Outcome, read_outcomes
-from tools.conformance.report import as_json, markdown, plain, reports
+from tools.conformance.report import SuiteReport, as_json, markdown, plain, reports
 from tools.conformance.run_suite import ROOT, run_suite
 from tools.conformance.sources import changed, missing
 from tools.conformance.stale_rows import stale_rows
 from tools.conformance.suites import SUITES
 from tools.conformance.work import Work
 
+# Programs of their own, each with the folder that it is given.
+PROGRAMS = {
+    "json-schema": ("tools.conformance.json_schema_suite", "JSON-Schema-Test-Suite"),
+}
+
 
 def main() -> int:
     options = _options()
-    suites = [SUITES[name] for name in options.suite or SUITES]
     folder: Path = options.folder.resolve()
     for name in missing(folder):
         print(f"{folder / name} is not there: docs/results/conformance.md says how it is made")
         return 2
     for name in changed(folder):
         print(f"{name} holds other files than the commit that figures are of", file=sys.stderr)
+    chosen = options.suite or [*SUITES, *PROGRAMS]
+    rows = _run_suites([name for name in chosen if name in SUITES], folder, options)
+    programs = {name: _run_program(name, folder) for name in chosen if name in PROGRAMS}
+    if options.json:
+        printed = {"suites": as_json(rows), **{name: out for name, (_, out) in programs.items()}}
+        print(json.dumps(printed, indent=2))
+    else:
+        print(plain(rows) if rows else "", *(out for _, out in programs.values()), sep="\n")
+    if options.markdown is not None:
+        options.markdown.write_text(markdown(rows))
+    outcomes = [outcome for row in rows for outcome in row.outcomes]
+    stale = [] if options.select else stale_rows([SUITES[row.suite] for row in rows], outcomes)
+    for name in stale:
+        print(f"no such test: {name}", file=sys.stderr)
+    has_enough = all(row.is_enough for row in rows) and not any(
+        code for code, _ in programs.values()
+    )
+    return 0 if has_enough and not stale else 1
+
+
+def _run_suites(
+    names: Sequence[str], folder: Path, options: argparse.Namespace
+) -> list[SuiteReport]:
     outcomes: list[Outcome] = []
     with TemporaryDirectory(prefix="conformance-") as temporary:
-        for suite in suites:
+        for name in names:
             work = Work(
                 folder=Path(temporary),
                 model=resolve_model(options.model).resolve(),
-                outcomes=Path(temporary) / f"{suite.name}.jsonl",
-                suite=suite.name,
+                outcomes=Path(temporary) / f"{name}.jsonl",
+                suite=name,
             )
             try:
-                run_suite(suite, folder, work, options.select)
+                run_suite(SUITES[name], folder, work, options.select)
             finally:
                 _keep_logs(work)
             outcomes += read_outcomes(work.outcomes)
-    rows = reports(suites, outcomes)
-    print(json.dumps(as_json(rows), indent=2) if options.json else plain(rows))
-    if options.markdown is not None:
-        options.markdown.write_text(markdown(rows))
-    stale = [] if options.select else stale_rows(suites, outcomes)
-    for name in stale:
-        print(f"no such test: {name}", file=sys.stderr)
-    return 0 if not stale and all(row.is_enough for row in rows) else 1
+    return reports([SUITES[name] for name in names], outcomes)
+
+
+def _run_program(name: str, folder: Path) -> tuple[int, str]:
+    """Returns a program's exit code and what it printed."""
+    module, part = PROGRAMS[name]
+    ended = subprocess.run(
+        [sys.executable, "-m", module, str(folder / part)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stdout
 
 
 def _keep_logs(work: Work) -> None:
@@ -60,7 +95,9 @@ def _keep_logs(work: Work) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.conformance", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the suites lie")
-    parser.add_argument("--suite", action="append", default=[], choices=list(SUITES))
+    parser.add_argument(
+        "--suite", action="append", default=[], choices=[*SUITES, *PROGRAMS], help="only these"
+    )
     parser.add_argument("--select", default="", help="tests whose names hold this", metavar="TEXT")
     parser.add_argument("--model", help="a folder in place of the built-in model")
     parser.add_argument("--json", action="store_true", help="print JSON, with every test")

@@ -47,6 +47,7 @@ class Recorder:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
+        self._work.outcomes.touch()
         kept = []
         for item in items:
             name = self._name(item)

@@ -46,6 +46,6 @@ def run_suite(suite: Suite, suites: Path, work: Work, selected: str = "") -> Non
                 timeout=MAX_RUN_S,
                 check=False,
             )
-        if ended.returncode not in _RAN:
+        if ended.returncode not in _RAN or not work.outcomes.exists():
             words = log.read_text("utf-8")[-2000:]
             raise RuntimeError(f"{suite.name}: pytest ended with {ended.returncode}: {words}")

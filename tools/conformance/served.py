@@ -64,7 +64,8 @@ class ServerPool:
 
     def _started(self, service: Service) -> subprocess.Popen[str]:
         folder = service.model.folder(self._work.model, self._work.folder)
-        kind = ("--task", "embed", "--any-dimensions") if service.model.is_encoder else ()
+        generates = ("--max-answer-tokens", str(ANSWER_TOKENS))
+        kind = ("--task", "embed", "--any-dimensions") if service.model.is_encoder else generates
         command = ["serve", str(folder), "--json", "--port", "0", "--name", service.name]
         command += ["--no-verify", "--drain-s", "0", *kind, *service.options]
         with self._log("a") as log:

@@ -1,7 +1,5 @@
 """A suite's process writes one outcome for every test, also for those that never ran."""
 
-from pathlib import Path
-
 import pytest
 from tools.conformance.outcome import Kind, Outcome, read_outcomes
 from tools.conformance.run_suite import run_suite

@@ -15,6 +15,7 @@ _ANSWER = LeftOut(rule=Rule.WORDS, what="that the model gives the right answer")
 _CALLS = LeftOut(rule=Rule.WORDS, what="that the model chooses to call a function")
 _THINKS = LeftOut(rule=Rule.WORDS, what="that the model thinks before it answers")
 _JSON = LeftOut(rule=Rule.WORDS, what="that the model extracts what the prompt says")
+_ENDS = LeftOut(rule=Rule.WORDS, what="that answers to one prompt differ in length")
 _COUNTS = LeftOut(rule=Rule.WORDS, what="token counts of its test model")
 
 _FILES: dict[str, LeftOut] = {
@@ -100,7 +101,6 @@ _CHAT: dict[str, LeftOut | None] = {
     "test_too_many_chat_logprobs[zephyr-lora]": _LORA,
     "test_chat_streaming[zephyr-lora]": _LORA,
     "test_prompt_logprobs_chat": _PROMPT_LOGPROBS,
-    "test_prompt_logprobs_chat[HuggingFaceH4/zephyr-7b-beta-None]": None,
     "test_more_than_one_prompt_logprobs_chat": _PROMPT_LOGPROBS,
     "test_single_chat_session": _COUNTS,
     "test_chat_completion_stream_options": _USAGE,
@@ -120,7 +120,8 @@ _COMPLETION: dict[str, LeftOut | None] = {
         rule=Rule.FLAG, what="the field truncate_prompt_tokens"
     ),
     "test_prompt_logprobs_completion": _PROMPT_LOGPROBS,
-    "test_prompt_logprobs_completion[facebook/opt-125m-None]": None,
+    "test_parallel_no_streaming": _ENDS,
+    "test_parallel_streaming": _ENDS,
     "test_completion_stream_options": _USAGE,
     "test_batch_completions": LeftOut(rule=Rule.FLAG, what="the field use_beam_search"),
 }

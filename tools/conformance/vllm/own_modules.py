@@ -6,7 +6,7 @@ imported, and fail when a test uses them: such a test looks at vLLM's own module
 
 import base64
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -62,7 +62,7 @@ def get_tokenizer(tokenizer_name: str = "", **settings: Any) -> PreTrainedTokeni
     return tokenizer
 
 
-SERVED = {
+SERVED: Mapping[str, Mapping[str, Any]] = {
     "vllm.config": {"ModelConfig": ModelConfig},
     "vllm.platforms": {"current_platform": Platform()},
     "vllm.tokenizers": {"get_tokenizer": get_tokenizer},
@@ -75,8 +75,8 @@ class OwnModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        served: dict[str, Any] = SERVED.get(self.__name__, {})
-        return served.get(name, OwnName(f"{self.__name__}.{name}"))
+        own = OwnName(f"{self.__name__}.{name}")
+        return SERVED.get(self.__name__, {}).get(name, own)
 
 
 class OwnModules(MetaPathFinder, Loader):
@@ -104,5 +104,5 @@ def no_download(**settings: Any) -> str:
 def install() -> None:
     """Puts the stand-ins in place, for this process."""
     sys.meta_path.insert(0, OwnModules())
-    huggingface_hub.snapshot_download = no_download
+    vars(huggingface_hub)["snapshot_download"] = no_download
     sys.modules["pybase64"] = base64

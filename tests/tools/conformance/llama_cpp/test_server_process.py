@@ -8,7 +8,6 @@ from threading import Thread
 from typing import ClassVar
 
 import pytest
-from tools.conformance.llama_cpp import server_process
 from tools.conformance.llama_cpp.server_process import (
     InexpressibleError,
     ServerError,
@@ -16,6 +15,8 @@ from tools.conformance.llama_cpp.server_process import (
     ServerProcess,
 )
 from tools.conformance.served import Service
+
+from tools.conformance.llama_cpp import server_process
 
 
 class Echo(BaseHTTPRequestHandler):
