@@ -13,6 +13,8 @@
 # (docs/results/attacks.md).
 # `make conformance SUITES=FOLDER` runs the tests of peers against our server; the page
 # docs/results/conformance.md says how the folder is made. CONFORMANCE=--json prints every test.
+# `make serve-check` tries a whole server for some minutes, and its page in a browser; it needs Debian's
+# chromium (docs/internals/server.md).
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -34,8 +36,8 @@ unexport MAKEFLAGS
 # Of all fuzzers together, as many of which run side by side as there are processors.
 MINUTES ?= 2
 
-.PHONY: demo test style sanitized races fuzz bench bench-encoders parity real distill attacks conformance cross-check \
-	wheel
+.PHONY: demo test style sanitized races fuzz bench bench-encoders parity real distill attacks conformance \
+	serve-check cross-check wheel
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -99,6 +101,10 @@ attacks: .venv/test.stamp
 conformance: .venv/conformance.stamp
 	$(BIN)/python -m tools.conformance "$(SUITES)" $(CONFORMANCE)
 
+# SERVE_CHECK="--requests 500" is shorter; SERVE_CHECK="--only page" tries one part.
+serve-check: .venv/serve-check.stamp
+	$(BIN)/python -m tools.serve_check $(SERVE_CHECK)
+
 cross-check: .venv/cmake.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \
 		{ echo "cross-check did not run: $$tool is not installed" >&2; exit 1; }; done
@@ -133,6 +139,10 @@ cross-check: .venv/cmake.stamp
 
 .venv/conformance.stamp: .venv/bin/python $(SOURCES)
 	$(PIP) --editable '.[conformance]'
+	touch $@
+
+.venv/serve-check.stamp: .venv/test.stamp
+	$(PIP) --editable '.[serve-check]'
 	touch $@
 
 .venv-gptqmodel/stamp: constraints.txt benchmarks/install/gptqmodel.sh

@@ -80,6 +80,7 @@ def encoder_server(
     *,
     config: BatchConfig | None = None,
     drain_s: int = 5,
+    page: bool = False,
     **options: Any,
 ) -> Iterator[RunningEncoder]:
     """Runs the server inside the block; `options` are fields of Listen, or of EncoderState."""
@@ -89,7 +90,7 @@ def encoder_server(
     names = [one.name for one in fields(Listen) if one.name in options]
     listen = Listen(port=0, drain_s=drain_s, **{name: options.pop(name) for name in names})
     state = EncoderState(model_name=NAME, model=model, worker=worker, **options)
-    server = make_server(create_app(state), worker, listen)
+    server = make_server(create_app(state, page=page), worker, listen)
     sock = listen.open_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()

@@ -51,10 +51,12 @@ def running_server(
     stall_s: float = 30.0,
     wait: bool = True,
     drain_s: int = 5,
+    page: bool = False,
     **options: Any,
 ) -> Iterator[Running]:
     """Runs the server inside the block. `load` may be slow or raise; `wait` waits until the model
-    is ready. `options` are fields of Listen; all others go to ServerState."""
+    is ready, and `page` adds the web page. `options` are fields of Listen; all others go to
+    ServerState."""
     executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC) if executor is None else executor
     tokenizer = ToyTokenizer() if tokenizer is None else tokenizer
     engine = Engine(executor, tokenizer, config)
@@ -68,7 +70,7 @@ def running_server(
         worker=worker,
         **options,
     )
-    server = make_server(create_app(state), worker, listen)
+    server = make_server(create_app(state, page=page), worker, listen)
     sock = listen.open_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()

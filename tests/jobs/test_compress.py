@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from drivers.stored_fingerprint import read_fingerprint
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
 from paredown.cli.main import main
@@ -24,7 +25,7 @@ from paredown.errors import (
 )
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.texts.text import EvalText
-from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
+from paredown.evaluate.verify.verification_file import NAME
 from paredown.formats.table import FORMATS
 from paredown.jobs import compress as job
 from paredown.jobs import verifier

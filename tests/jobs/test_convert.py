@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from drivers.stored_fingerprint import read_fingerprint
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
 from paredown.cli import main as cli
 from paredown.errors import CapacityError, CheckpointError, ConfigError
 from paredown.evaluate.verify.verification_file import (
     NAME,
-    read_fingerprint,
     read_verification,
     verification_path,
 )

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from drivers.peer_distillation import distill_as_peer
+from drivers.stored_fingerprint import read_fingerprint
 from drivers.tiny_training import config
 from fakes.small_tokenizers import byte_level
 from fakes.tiny_models import make_model
@@ -26,7 +27,7 @@ from paredown.distill.teacher import DecoderTeacher
 from paredown.distill.teacher_logits.teacher_logits import TeacherLogits
 from paredown.distill.training_folder import training_path
 from paredown.errors import CapacityError, ConfigError, OutputError, ParedownError, UnsupportedError
-from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
+from paredown.evaluate.verify.verification_file import NAME
 from paredown.jobs.distill import DistilledCheckpoint, distill_and_verify
 from paredown.jobs.stages import stages_path
 from paredown.jobs.verify_config import VerifyConfig

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from drivers.stored_fingerprint import read_fingerprint
 from drivers.tiny_training import config
 from fakes.encoder_folder import classifier, embedder
 from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.distill.distill import DistillConfig
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
-from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
+from paredown.evaluate.verify.verification_file import NAME
 from paredown.executors.load import load_encoder
 from paredown.jobs.compress import compress_and_verify
 from paredown.jobs.distill import distill_and_verify

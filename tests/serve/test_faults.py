@@ -34,6 +34,19 @@ def test_a_client_that_hangs_up_in_a_stream_frees_its_pages():
         assert server.worker.num_open_answers == 0
 
 
+def test_pages_of_a_client_that_hangs_up_are_free_within_one_step():
+    """Steps are long beside everything else."""
+    executor = slow_executor(0.1)
+    with running_server(executor=executor) as server:
+        body = {**LONG, "stream": True}
+        with server.client.stream("POST", "/v1/completions", json=body) as reply:
+            next(reply.iter_lines())
+            assert not server.is_empty
+        num_steps = executor.num_steps
+        server.wait_until(lambda: server.is_empty)
+        assert executor.num_steps <= num_steps + 1
+
+
 def test_clients_that_hang_up_during_a_step_stay_counted_until_it_ends_and_are_not_begun():
     executor = slow_executor(1.0)
     config = ScheduleConfig(max_running=1, max_waiting=3)

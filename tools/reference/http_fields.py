@@ -91,6 +91,7 @@ MEANINGS = {
 ENDPOINTS = {
     "/health": '`{"status": ...}`: 200 where requests are answered, 503 while loading or stuck',
     "/metrics": "counts and gauges as Prometheus reads them",
+    "/report": "the model served, how it runs, and the figures of its verification.json",
     "/v1/models": "the one model: its name, and `max_model_len`, the tokens of its context",
     "/v1/models/NAME": "the same for that name, or 404",
     "/v1/completions": "continues texts or token ids",

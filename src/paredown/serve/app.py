@@ -16,17 +16,25 @@ from paredown.serve.endpoints.chat import chat
 from paredown.serve.endpoints.classify import classify
 from paredown.serve.endpoints.completions import complete
 from paredown.serve.endpoints.embeddings import embed
+from paredown.serve.endpoints.report import report
 from paredown.serve.endpoints.rerank import rerank
 from paredown.serve.endpoints.score import score
+from paredown.serve.page.assets import page_routes
 from paredown.serve.state import ServerState
 from paredown.serve.watch.metrics import show_metrics
 
 AnyState = ServerState | EncoderState
 
 
-def create_app(state: AnyState, *, on_worker_change: Callable[[], None] | None = None) -> Starlette:
+def create_app(
+    state: AnyState,
+    *,
+    on_worker_change: Callable[[], None] | None = None,
+    page: bool = False,
+) -> Starlette:
     """Returns the application. Starting it starts the worker, which loads the model;
-    `on_worker_change` is called once the model is loaded and when the worker's thread has ended."""
+    `on_worker_change` is called once the model is loaded and when the worker's thread has ended.
+    `page` adds the web page at /."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -38,6 +46,7 @@ def create_app(state: AnyState, *, on_worker_change: Callable[[], None] | None =
         routes=[
             Route("/health", health, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
+            Route("/report", report, methods=["GET"]),
             Route("/v1/models", list_models, methods=["GET"]),
             Route("/v1/models/{name:path}", show_model, methods=["GET"]),
             Route("/v1/completions", complete, methods=["POST"]),
@@ -47,6 +56,7 @@ def create_app(state: AnyState, *, on_worker_change: Callable[[], None] | None =
             Route("/rerank", rerank, methods=["POST"]),
             Route("/v1/score", score, methods=["POST"]),
             Route("/v1/classify", classify, methods=["POST"]),
+            *(page_routes(generates=isinstance(state, ServerState)) if page else ()),
         ],
         exception_handlers={
             errors.HttpError: errors.answer_http_error,

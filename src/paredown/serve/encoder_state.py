@@ -9,6 +9,7 @@ from paredown.engine.encode.encoder_model import EncoderModel
 from paredown.engine.encode.encoder_worker import EncoderWorker
 from paredown.serve.doors.places import address_group
 from paredown.serve.intake.intake import Intake
+from paredown.serve.model_report import ModelReport
 from paredown.serve.state import check_model_name
 from paredown.serve.watch.coarse import CoarseNumbers
 
@@ -19,6 +20,8 @@ class EncoderState:
     model: EncoderModel
     worker: EncoderWorker
     intake: Intake = field(default_factory=Intake)
+    # What /report tells besides the model's name.
+    report: ModelReport | None = None
     shows_exact_metrics: bool = False
     coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     created_s: int = field(default_factory=lambda: int(time.time()))

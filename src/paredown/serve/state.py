@@ -21,6 +21,7 @@ from paredown.serve.errors import MAX_NAME_CHARS, HttpError
 from paredown.serve.intake.grammars import ServerGrammars
 from paredown.serve.intake.intake import Intake
 from paredown.serve.intake.token_bound import TokenBound
+from paredown.serve.model_report import ModelReport
 from paredown.serve.watch.coarse import CoarseNumbers
 from paredown.shown import quoted
 
@@ -55,6 +56,8 @@ class ServerState:
     token_bound: TokenBound = field(default_factory=TokenBound)
     # What holds for fields of sampling that a request leaves out.
     sampling_defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
+    # What /report tells besides the model's name.
+    report: ModelReport | None = None
     # Whether a client only finds its own prefixes in the cache.
     isolates_prefixes: bool = False
     shows_exact_metrics: bool = False

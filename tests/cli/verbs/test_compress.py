@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from drivers.stored_fingerprint import read_fingerprint
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
 from paredown.cli.main import main
 from paredown.cli.tables.notes import join_notes
 from paredown.errors import CapacityError, CheckpointError
-from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
+from paredown.evaluate.verify.verification_file import NAME
 from paredown.jobs import compress as job
 from paredown.jobs import verifier
 

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.stored_fingerprint import read_fingerprint
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import VARIANTS, make_model
 from fakes.toy_executor import toy_spec
@@ -25,7 +26,7 @@ from paredown.evaluate.verify.golden import (
     hash_output,
     run_golden,
 )
-from paredown.evaluate.verify.verification_file import NAME, read_fingerprint, write_verification
+from paredown.evaluate.verify.verification_file import NAME, write_verification
 from paredown.executors.cache_config import CacheConfig
 from paredown.executors.load import load_executor
 from paredown.executors.native.native_executor import NativeExecutor

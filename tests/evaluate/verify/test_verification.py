@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from drivers.stored_fingerprint import read_fingerprint
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import MAX_POSITIONS, make_model
 from fakes.toy_executor import ToyExecutor
@@ -20,7 +21,7 @@ from paredown.evaluate.quality.layer_error import layer_errors
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.text import EvalText, choose_text
 from paredown.evaluate.verify.verification import LAYER_TOKENS, verify
-from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
+from paredown.evaluate.verify.verification_file import NAME
 from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint

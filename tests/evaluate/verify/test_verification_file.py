@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.stored_fingerprint import read_fingerprint
 from paredown.errors import CheckpointError
 from paredown.evaluate.verify.fingerprint import Fingerprint
 from paredown.evaluate.verify.golden import GoldenLogits
 from paredown.evaluate.verify.verification_file import (
     FORMAT,
     NAME,
-    read_fingerprint,
     read_verification,
     verification_path,
     write_verification,

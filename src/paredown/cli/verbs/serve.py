@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+from dataclasses import replace
 
 from paredown.cli.options.answers import add_answer_arguments, sampling_defaults
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
@@ -30,7 +31,7 @@ from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.worker import Worker
 from paredown.errors import ParedownError
-from paredown.evaluate.verify.verification_file import read_fingerprint
+from paredown.evaluate.verify.verification_file import read_verification
 from paredown.executors.page_memory import page_arithmetic
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
@@ -38,6 +39,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.intake.token_bound import TokenBound
+from paredown.serve.model_report import ModelReport
 from paredown.serve.server import Listen
 from paredown.serve.state import ServerState
 from paredown.spec.context import Context
@@ -94,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
+    parser.add_argument("--no-page", action="store_true", help="no web page at /")
     add_common_arguments(
         parser, decode_threads=True, printed="the address, when the server is ready,"
     )
@@ -119,18 +122,20 @@ def _prepare_generation(
     context = Context(spec=checkpoint.spec, sinks=options.sinks)
     tokenizer = Tokenizer.open(path)
     tokenizer.prepare_chat()
-    fingerprint = None if args.no_verify else read_fingerprint(path)
+    proof = None if args.no_verify else read_verification(path)
+    report = ModelReport(checkpoint, None if proof is None else proof[0])
     tell_notes(checkpoint.notes)
 
     def ready(executor: LoadedExecutor) -> ScheduleConfig:
         if not args.no_verify:
-            tell_verified(
+            report.check = tell_verified(
                 checkpoint,
                 executor,
-                fingerprint,
+                None if proof is None else proof[1],
                 results="logits",
                 check=lambda known: known.check_logits(checkpoint, executor),
             )
+        report.note_decoder(executor)
         _tell(executor)
         prepare_texts(tokenizer, executor.spec.vocab_size)
         return keeping_target(args, config, executor)
@@ -143,8 +148,9 @@ def _prepare_generation(
         return engine
 
     defaults = sampling_defaults(args, path)
-    state = _state(args, context, tokenizer, Worker(load), served_name(args.name, path), defaults)
-    return state, _EXAMPLE
+    name = served_name(args.name, path)
+    state = _state(args, context, tokenizer, Worker(load), name, defaults)
+    return replace(state, report=report), _EXAMPLE
 
 
 def _exit_code(failure: BaseException | None, stopped_by: int | None) -> int:

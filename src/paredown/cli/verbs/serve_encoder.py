@@ -11,12 +11,13 @@ from paredown.cli.verbs.serve_verified import tell_verified
 from paredown.engine.encode.batch_config import BatchConfig
 from paredown.engine.encode.encoder_model import EncoderModel, as_encoder, encoder_model
 from paredown.engine.encode.encoder_worker import EncoderWorker
-from paredown.evaluate.verify.verification_file import read_fingerprint
+from paredown.evaluate.verify.verification_file import read_verification
 from paredown.executors.encoder_protocol import EncoderExecutor
 from paredown.executors.load import load_encoder
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.encoder_state import EncoderState
+from paredown.serve.model_report import ModelReport
 from paredown.spec.head import HeadKind
 
 _RANKING: Example = (
@@ -62,19 +63,21 @@ def prepare_encoder(
     )
     tell_notes(checkpoint.notes)
 
-    fingerprint = None if args.no_verify else read_fingerprint(checkpoint.path)
+    proof = None if args.no_verify else read_verification(checkpoint.path)
+    report = ModelReport(checkpoint, None if proof is None else proof[0])
 
     def load() -> EncoderExecutor:
         encoder = as_encoder(checkpoint)
         executor = load_encoder(encoder, options)
         if not args.no_verify:
-            tell_verified(
+            report.check = tell_verified(
                 encoder,
                 executor,
-                fingerprint,
+                None if proof is None else proof[1],
                 results="vectors",
                 check=lambda known: known.check_vectors(encoder, executor),
             )
+        report.note_encoder(executor)
         tell(f"texts of at most {model.settings.max_tokens} tokens")
         tell(f"threads: {executor.threads.explained()}")
         freeze()
@@ -84,6 +87,7 @@ def prepare_encoder(
         model_name=served_name(args.name, checkpoint.path),
         model=model,
         worker=EncoderWorker(load, config),
+        report=report,
         shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
     )
     return state, _example(model)

@@ -35,7 +35,7 @@ def serve_until_stopped(
             elif worker.status == "dead":
                 server.should_exit = True
 
-        app = create_app(state, on_worker_change=announce)
+        app = create_app(state, on_worker_change=announce, page=not args.no_page)
         server: Server = make_server(app, worker, listen)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # uvicorn handles SIGTERM and Ctrl-C itself; SIGHUP from a closed terminal is added

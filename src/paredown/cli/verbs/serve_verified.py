@@ -17,9 +17,9 @@ def tell_verified(
     *,
     results: str,
     check: Callable[[Fingerprint], str],
-) -> None:
-    """Prints one line about the verification. `check` compares the `results` ("logits", "vectors")
-    where they were computed in the same way. Raises CheckpointError."""
+) -> str:
+    """Prints one line about the verification, and returns it. `check` compares the `results`
+    ("logits", "vectors") where they were computed in the same way. Raises CheckpointError."""
     name = verification_path(checkpoint.path).name
     if fingerprint is None:
         line = f"not verified: {checkpoint.path} has no {name}"
@@ -30,3 +30,4 @@ def tell_verified(
         if others is None:
             line = f"verified: the {results} of {name}, {check(fingerprint)}"
     tell(line)
+    return line

@@ -37,15 +37,9 @@ def write_verification(
         file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
-def read_fingerprint(checkpoint: Path) -> Fingerprint | None:
-    """Returns the fingerprint that the checkpoint must match, or None if it has no verification.
-    Raises CheckpointError for a damaged one, or one of another version."""
-    found = read_verification(checkpoint)
-    return None if found is None else found[1]
-
-
 def read_verification(checkpoint: Path) -> tuple[dict[str, object], Fingerprint] | None:
-    """Also returns the figures for people. Raises what `read_fingerprint` raises."""
+    """Returns the figures for people and the fingerprint that the checkpoint must match, or None if
+    it has no verification. Raises CheckpointError for a damaged one, or one of another version."""
     path = verification_path(checkpoint)
     if not is_there(path):
         return None
