@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import CallBlock
@@ -23,6 +23,17 @@ def compile_template(source: object) -> jinja2.Template:
     for anything but a text."""
     if not isinstance(source, str):
         raise TypeError(f"expected a text, not {type(source).__name__}")
+    return _environment().from_string(source)
+
+
+def read_names(source: str) -> set[str]:
+    """Returns the names that a template reads from its values, whether or not it tests them first.
+    Raises jinja2.TemplateError."""
+    environment = _environment()
+    return meta.find_undeclared_variables(environment.parse(source))
+
+
+def _environment() -> "TemplateEnvironment":
     environment = TemplateEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
@@ -33,7 +44,7 @@ def compile_template(source: object) -> jinja2.Template:
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _now
     environment.globals["namespace"] = TemplateNamespace
-    return environment.from_string(source)
+    return environment
 
 
 class UnfoldedCode(CodeGenerator):

@@ -42,6 +42,11 @@ MAX_RENDER_CPU_S = 0.5
 # A rendered chat may have this many characters, plus this many times those of its input.
 MAX_ADDED_CHARS = MEBI
 MAX_GROWTH = 4
+# What every chat gives its template, or templates take from special tokens.
+_OWN_NAMES = frozenset(
+    ["messages", "tools", "documents", "add_generation_prompt"]
+    + [f"{name}_token" for name in ("bos", "eos", "unk", "pad", "sep", "cls", "mask")]
+)
 _CONFINEMENT = Confinement(
     target="paredown.models.text.template_program:make_renderer",
     max_memory_bytes=512 * MEBI,
@@ -110,10 +115,12 @@ class ChatTemplates:
         tools: Sequence[Mapping[str, object]] | None,
         special_tokens: Mapping[str, str],
         opens_answer: bool = True,
+        template_values: Mapping[str, object] | None = None,
     ) -> str:
         """Returns the conversation as Transformers renders it, up to where its answer starts, or up
-        to its last message unless it `opens_answer`. Raises RequestError where no template fits, or
-        the template refuses the chat or reaches a limit, and CheckpointError for a damaged
+        to its last message unless it `opens_answer`. `template_values` are further names for the
+        template to read; ours come first (`value_names`). Raises RequestError where no template
+        fits, or the template refuses the chat or reaches a limit, and CheckpointError for a damaged
         template."""
         name = self._name(has_tools=tools is not None)
         if not messages:
@@ -121,13 +128,17 @@ class ChatTemplates:
                 "a conversation has no messages", seen="none", remedy="Send at least one."
             )
         values = {
+            **(template_values or {}),
             **special_tokens,
             "messages": [_as_templates_read(message) for message in messages],
             "tools": tools,
             "documents": None,
             "add_generation_prompt": opens_answer,
         }
-        kind, text = read_answer(self._ask(name, values))
+        return self._text_of(self._ask(name, values))
+
+    def _text_of(self, answer: bytes) -> str:
+        kind, text = read_answer(answer)
         if kind is AnswerKind.TEXT:
             return text
         if kind is AnswerKind.DAMAGED:
@@ -135,6 +146,15 @@ class ChatTemplates:
         if kind is AnswerKind.TOO_LONG:
             raise _over_limit(f"it makes a text of {int(text):,} characters")
         raise _refused(text)
+
+    def value_names(self, special_tokens: Mapping[str, str]) -> frozenset[str]:
+        """Returns the names that the templates read beside those that every chat gives them, such
+        as "enable_thinking". Empty without a template. Raises what `render` raises."""
+        names: set[str] = set()
+        for name in self.texts():
+            request = json.dumps({"template": name, "asks_names": True})
+            names |= set(json.loads(self._text_of(self._answer(request))))
+        return frozenset(names.difference(special_tokens, _OWN_NAMES))
 
     def start(self) -> None:
         """Starts the rendering process ahead of the first chat, without waiting for it."""
@@ -156,6 +176,9 @@ class ChatTemplates:
             ) from error
         max_chars = MAX_ADDED_CHARS + MAX_GROWTH * len(chat)
         request = f'{{"template": {json.dumps(name)}, "max_chars": {max_chars}, "values": {chat}}}'
+        return self._answer(request)
+
+    def _answer(self, request: str) -> bytes:
         if self._process is None:
             self._process = self._make_process()
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jinja2
 
-from paredown.models.text.chat_template import compile_template
+from paredown.models.text.chat_template import compile_template, read_names
 from paredown.models.text.template_answer import AnswerKind, write_answer
 
 # The errors that a template may raise over a chat.
@@ -31,6 +31,8 @@ def make_renderer(setup: bytes) -> Callable[[bytes], bytes]:
     def render(request: bytes) -> bytes:
         asked = json.loads(request)
         name = asked["template"]
+        if "asks_names" in asked:
+            return _names(sources[name])
         if name not in compiled:
             compiled[name] = _compile(sources[name])
         template = compiled[name]
@@ -48,6 +50,14 @@ def _compile(source: str) -> jinja2.Template | bytes:
     except (*TEMPLATE_ERRORS, SyntaxError) as error:
         line = f"line {error.lineno}: " if isinstance(error, jinja2.TemplateSyntaxError) else ""
         return write_answer(AnswerKind.DAMAGED, line + _told(error))
+
+
+def _names(source: str) -> bytes:
+    """Returns the answer with the names that a template reads and does not set, a list as JSON."""
+    try:
+        return write_answer(AnswerKind.TEXT, json.dumps(sorted(read_names(source))))
+    except (*TEMPLATE_ERRORS, SyntaxError) as error:
+        return write_answer(AnswerKind.DAMAGED, _told(error))
 
 
 def _render(template: jinja2.Template, values: dict[str, Any], max_chars: int) -> bytes:

@@ -7,6 +7,7 @@ mark for spaces, or one byte.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,6 +58,13 @@ class TokenTexts(list[str | bytes | None]):
         3 to 6 us, as much as all other work on a token."""
         for token_id in range(num_tokens):
             self.of(token_id)
+
+    def show(self, tokens: Mapping[int, str]) -> None:
+        """Gives special tokens, by id, their own text from here on."""
+        self._special -= frozenset(tokens.values())
+        for token_id in tokens:
+            if token_id < len(self):
+                self[token_id] = None
 
     def of(self, token_id: int) -> str | bytes:
         """Returns the text of any token, computing it if needed. Raises CheckpointError for one

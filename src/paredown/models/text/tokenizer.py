@@ -1,12 +1,14 @@
 """Tokenizer: text to token ids and back, and the chat template, on the `tokenizers` library."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from paredown.errors import CheckpointError, RequestError
 from paredown.files.model_file import read_model_file
+from paredown.models.chat.rendered_chat import TOOL_RESULTS, ControlTokens, RenderedChat
+from paredown.models.chat.turn_format import TurnFormat
 from paredown.models.files.json_file import MAX_TOKENIZER_BYTES, read_optional_json_object
 from paredown.models.files.whole_file import is_there, unreadable
 from paredown.models.gguf.checkpoint import is_gguf
@@ -26,7 +28,7 @@ from paredown.models.text.tokenizer_files import (
     tokenizer_file,
 )
 from paredown.models.text.tokenizer_library import LONG_TEXT_CHARS as LONG_TEXT_CHARS
-from paredown.models.text.tokenizer_library import TokenizerLibrary
+from paredown.models.text.tokenizer_library import AddedToken, TokenizerLibrary
 
 # Larger than any vocabulary; an id without a token never ends a text.
 _MAX_IDS = 1 << 31
@@ -67,6 +69,8 @@ class Tokenizer:
         self.prompt_prefix, self.prompt_suffix = around
         self.vocab_size = library.vocab_size
         self.token_texts = None if self.cleans_up else _token_texts(library)
+        # Special tokens that decoding does not skip.
+        self._shown: frozenset[int] = frozenset()
 
     @classmethod
     def open(cls, path: Path) -> "Tokenizer":
@@ -199,6 +203,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text` without added special tokens; those written out in the text are
         recognised. Raises RequestError for text that is not valid Unicode."""
+        self._check_unicode(text)
+        return self._library.encode(text)
+
+    def _check_unicode(self, text: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -207,7 +215,6 @@ class Tokenizer:
                 seen=f"a lone surrogate at character {error.start}",
                 remedy="Send whole characters.",
             ) from error
-        return self._library.encode(text)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of `ids`; bytes that form no character become U+FFFD."""
@@ -216,7 +223,40 @@ class Tokenizer:
 
     def decode_uncleaned(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of `decode` before `cleans_up` drops any spaces."""
+        if skip_special_tokens and self._shown:
+            ids = [one for one in ids if one in self._shown or one not in self._special_ids]
+            skip_special_tokens = False
         return self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+    def show(self, markers: Iterable[str]) -> None:
+        """Makes decoding keep the special tokens that stand in `markers`, such as "[TOOL_CALLS]":
+        what parses a turn must see them. Tokens that end a text stay hidden. Call it before the
+        first text is decoded."""
+        texts = tuple(markers)
+        shown = {
+            token_id: token.content
+            for token_id, token in self._library.added_tokens.items()
+            if token_id in self._special_ids - self.eos_token_ids
+            and any(token.content in text for text in texts)
+        }
+        self._shown |= shown.keys()
+        if self.token_texts is not None:
+            self.token_texts.show(shown)
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        """Returns the tokens that decoding skips."""
+        return frozenset(
+            token_id
+            for token_id, token in self._library.added_tokens.items()
+            if _is_special(self._library, token_id, token)
+        )
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """Returns the ids of special tokens by their texts."""
+        added = self._library.added_tokens
+        return {added[token_id].content: token_id for token_id in self._special_ids}
 
     def prepare_chat(self) -> None:
         """Starts the process that renders chats, without waiting for it."""
@@ -228,10 +268,12 @@ class Tokenizer:
         tools: Sequence[Mapping[str, object]] | None = None,
         *,
         opens_answer: bool = True,
+        template_values: Mapping[str, object] | None = None,
     ) -> str:
         """Returns the conversation as the model was trained to see it, up to where its answer
         starts. With `opens_answer` false it ends with the last message. `tools` are functions as
-        JSON schemas; with them, a template named "tool_use" is preferred.
+        JSON schemas; with them, a template named "tool_use" is preferred. `template_values` are
+        names for the template, of those in `template_value_names`.
 
         Raises RequestError when there is no template or the template refuses the messages,
         CheckpointError for a damaged template.
@@ -241,7 +283,48 @@ class Tokenizer:
             tools=tools,
             special_tokens=self._special_tokens,
             opens_answer=opens_answer,
+            template_values=template_values,
         )
+
+    def render_marked(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        tools: Sequence[Mapping[str, object]] | None = None,
+        *,
+        text_of: Collection[str] = TOOL_RESULTS,
+        template_values: Mapping[str, object] | None = None,
+    ) -> RenderedChat:
+        """Does what `render_chat` does, and keeps control tokens apart that clients wrote: in the
+        turns of the roles `text_of`, and in tools if "tools" is among them, they are only text.
+        `encode_rendered` takes the result."""
+        marked = self._control_tokens.mark(messages, tools, text_of)
+        text = self.render_chat(marked.messages, marked.tools, template_values=template_values)
+        return RenderedChat(text=text, letters=marked.letters)
+
+    def encode_rendered(self, chat: RenderedChat) -> list[int]:
+        """Returns the ids of a rendered conversation. Without control tokens that are only text,
+        they are those of `encode`. Raises RequestError for text that is not valid Unicode."""
+        if not chat.letters:
+            return self.encode(chat.text)
+        self._check_unicode(chat.text)
+        return self._library.encode_marked(chat.text, chat.letters)
+
+    @cached_property
+    def _control_tokens(self) -> ControlTokens:
+        tokens = self._library.added_tokens.values()
+        return ControlTokens.of((token.content, token.special) for token in tokens)
+
+    @cached_property
+    def template_value_names(self) -> frozenset[str]:
+        """Returns the names that the chat template reads beside those of every chat, such as
+        "enable_thinking". Raises what `render_chat` raises."""
+        return self.chat_templates.value_names(self._special_tokens)
+
+    @cached_property
+    def turn_format(self) -> TurnFormat:
+        """Returns how the model writes calls of tools and reasoning. The first call renders some
+        short chats, 50 ms in all. Raises CheckpointError for a damaged template."""
+        return TurnFormat.of(self.chat_templates, self._special_tokens)
 
 
 def _read_library(path: Path) -> TokenizerLibrary:
@@ -263,14 +346,18 @@ def _token_texts(library: TokenizerLibrary) -> TokenTexts | None:
     decoder = piece_decoder(library.decoder_description)
     if decoder is None:
         return None
-    # Tokens that decoding skips. The library keeps a token special even if it is added again as
-    # ordinary.
     special = {
         token.content
         for token_id, token in library.added_tokens.items()
-        if token.special or not library.decode([token_id], skip_special_tokens=True)
+        if _is_special(library, token_id, token)
     }
     return TokenTexts(library, frozenset(special), decoder)
+
+
+def _is_special(library: TokenizerLibrary, token_id: int, token: AddedToken) -> bool:
+    """Returns whether decoding skips a token. The library keeps one special even if it is added
+    again as ordinary."""
+    return token.special or not library.decode([token_id], skip_special_tokens=True)
 
 
 def _known(library: TokenizerLibrary, token: str | None) -> list[int]:

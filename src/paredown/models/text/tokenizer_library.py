@@ -7,7 +7,7 @@ exceed linear, they run in a process that can be stopped.
 
 import array
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tokenizers
@@ -22,6 +22,7 @@ from paredown.models.text.confined_process import (
     NotStartedError,
     ProgramError,
 )
+from paredown.models.text.marked_text import MarkedText
 from paredown.models.text.token_texts import MAX_TOKEN_CHARS
 from paredown.models.text.tokenizer_bounds import (
     MAX_MARK_CHARS,
@@ -37,6 +38,7 @@ from paredown.models.text.tokenizer_program import (
     DECODE_ALL,
     ENCODE,
     ID_TYPE,
+    MARKED,
     PAIR,
     SURROUND,
 )
@@ -169,6 +171,18 @@ class TokenizerLibrary:
             raise _failed(error, self._where) from error
         of_text: list[int] = found.ids
         return of_text
+
+    def encode_marked(self, text: str, letters: Mapping[str, str]) -> list[int]:
+        """Returns the ids of a text in which each key of `letters`, a character, stands for its
+        value: a control token that is only text (models/text/marked_text.py). Raises
+        RequestError."""
+        if not self._encodes_here:
+            request = MARKED + json.dumps([text, dict(letters)]).encode()
+            return array.array(ID_TYPE, self._ask(request, _encode_cpu_s(text))).tolist()
+        try:
+            return MarkedText(self._library).encode(text, letters)
+        except BaseException as error:
+            raise _failed(error, self._where) from error
 
     def encode_whole(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the ids of a text with those that the post-processor adds, and a flag for each id

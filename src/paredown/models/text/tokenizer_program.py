@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import tokenizers
 
-ENCODE, DECODE, DECODE_ALL, SURROUND, PAIR = b"e", b"d", b"a", b"s", b"p"
+from paredown.models.text.marked_text import MarkedText
+
+ENCODE, DECODE, DECODE_ALL, SURROUND, PAIR, MARKED = b"e", b"d", b"a", b"s", b"p", b"m"
 # The array type of token ids, in both directions.
 ID_TYPE = "I"
 
@@ -33,8 +35,11 @@ def make_tokenizer(setup: bytes) -> Callable[[bytes], bytes]:
             first, second = json.loads(rest)
             whole = library.encode(first, second, add_special_tokens=True)
             return json.dumps([whole.ids, whole.type_ids, whole.sequence_ids]).encode()
+        if kind == MARKED:
+            text, letters = json.loads(rest)
+            return array.array(ID_TYPE, MarkedText(library).encode(text, letters)).tobytes()
         ids = array.array(ID_TYPE, rest).tolist()
-        text: str = library.decode(ids, skip_special_tokens=kind == DECODE)
-        return text.encode()
+        decoded: str = library.decode(ids, skip_special_tokens=kind == DECODE)
+        return decoded.encode()
 
     return answer

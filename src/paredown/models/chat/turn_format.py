@@ -1,0 +1,61 @@
+"""TurnFormat: how a model writes its turns: calls of tools and reasoning.
+
+It is found by rendering the chat template: what stands around the names, arguments and thoughts of
+a probe are the model's markers (models/chat/find_tool_format.py, models/chat/find_reasoning.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paredown.models.chat.find_reasoning import find_reasoning
+from paredown.models.chat.find_tool_format import find_tool_format
+from paredown.models.chat.probe import Probe
+from paredown.models.chat.reasoning_format import ReasoningFormat
+from paredown.models.chat.tool_format import ToolFormat
+from paredown.models.chat.turn_parser import TurnParser
+from paredown.models.text.chat_templates import ChatTemplates
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnFormat:
+    """`tool_format` is None where the template shows no tools, or none that can be read, and
+    `reasoning` where it shows none."""
+
+    tool_format: ToolFormat | None = None
+    reasoning: ReasoningFormat | None = None
+
+    @classmethod
+    def of(cls, templates: ChatTemplates, special_tokens: Mapping[str, str]) -> "TurnFormat":
+        """Renders some twenty short conversations, 1 ms each. A checkpoint without a template has
+        no format, and neither has one whose template refuses the probe. Raises CheckpointError for
+        a damaged template."""
+        if not templates.texts():
+            return cls()
+        probe = Probe(templates=templates, special_tokens=special_tokens)
+        return cls(tool_format=find_tool_format(probe), reasoning=find_reasoning(probe))
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Returns all texts that the parser looks for."""
+        tools = () if self.tool_format is None else self.tool_format.markers
+        reasoning = () if self.reasoning is None else (self.reasoning.start, self.reasoning.end)
+        return tools + reasoning
+
+    def parser(
+        self,
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        reasoning_open: bool = False,
+    ) -> TurnParser:
+        """Returns the parser of one turn. `reasoning_open` says that the prompt ends inside
+        reasoning (`is_reasoning_open`)."""
+        return TurnParser(
+            tool_format=self.tool_format,
+            reasoning=self.reasoning,
+            tools=tools or (),
+            reasoning_open=reasoning_open,
+        )
+
+    def is_reasoning_open(self, prompt: str) -> bool:
+        """Returns whether a rendered prompt ends inside reasoning."""
+        return self.reasoning is not None and self.reasoning.stands_open(prompt)

@@ -1,0 +1,75 @@
+"""Parses a turn in pieces, and joins what comes out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from paredown.models.chat.turn_format import TurnFormat
+from paredown.models.chat.turn_parser import (
+    CallArguments,
+    CallStart,
+    Content,
+    Reasoning,
+    TurnEvent,
+)
+
+Tool = Mapping[str, object]
+
+
+def tool(name: str, **properties: object) -> Tool:
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+@dataclass
+class Turn:
+    """What a client has of a turn when it is whole."""
+
+    content: str = ""
+    reasoning: str = ""
+    names: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+    # Kinds in their order, each once in a row.
+    order: list[str] = field(default_factory=list)
+
+    def add(self, event: TurnEvent) -> None:
+        match event:
+            case Content(text):
+                self.content += text
+            case Reasoning(text):
+                self.reasoning += text
+            case CallStart(index, name):
+                assert index == len(self.names)
+                self.names.append(name)
+                self.arguments.append("")
+            case CallArguments(index, text):
+                assert index == len(self.names) - 1
+                self.arguments[index] += text
+        kind = type(event).__name__
+        if self.order[-1:] != [kind]:
+            self.order.append(kind)
+
+
+def read_turn(
+    form: TurnFormat,
+    pieces: Iterable[str],
+    tools: Sequence[Tool],
+    *,
+    reasoning_open: bool = False,
+) -> Turn:
+    parser = form.parser(tools=tools, reasoning_open=reasoning_open)
+    turn = Turn()
+    for piece in pieces:
+        for event in parser.feed(piece):
+            assert not isinstance(event, Content | Reasoning | CallArguments) or event.text
+            turn.add(event)
+    for event in parser.finish():
+        turn.add(event)
+    assert parser.num_calls == len(turn.names)
+    assert parser.finish() == []
+    return turn
+
+
+def cut(text: str, places: Iterable[int]) -> list[str]:
+    borders = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    return [text[i:j] for i, j in pairwise(borders)]

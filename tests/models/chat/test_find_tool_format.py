@@ -1,0 +1,45 @@
+"""The format of calls that is found in a chat template."""
+
+from pathlib import Path
+
+import pytest
+
+from fakes.tool_formats import TOOL_FORMATS
+from paredown.models.chat.turn_format import TurnFormat
+from paredown.models.text.chat_templates import ChatTemplates
+
+TEMPLATES = Path(__file__).parent / "templates"
+SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def found_in(name: str) -> TurnFormat:
+    templates = ChatTemplates((TEMPLATES / f"{name}.jinja").read_text(), name)
+    return TurnFormat.of(templates, SPECIAL_TOKENS)
+
+
+@pytest.mark.parametrize("name", TOOL_FORMATS)
+def test_the_format_of_a_template_is_found(name: str) -> None:
+    assert found_in(name).tool_format == TOOL_FORMATS[name]
+
+
+@pytest.mark.parametrize("name", ["without_tools", "python_calls", "channels", "opened"])
+def test_a_template_without_calls_that_can_be_read_has_no_format(name: str) -> None:
+    assert found_in(name).tool_format is None
+
+
+def test_a_checkpoint_without_a_template_has_no_format() -> None:
+    assert TurnFormat.of(ChatTemplates(None, "model"), {}) == TurnFormat()
+
+
+def test_a_template_that_refuses_every_chat_has_no_format() -> None:
+    source = "{{ raise_exception('never') }}"
+    assert TurnFormat.of(ChatTemplates(source, "model"), {}) == TurnFormat()
+
+
+def test_the_template_for_tools_is_the_one_that_is_read() -> None:
+    sources = {
+        "default": (TEMPLATES / "without_tools.jinja").read_text(),
+        "tool_use": (TEMPLATES / "named_tags.jinja").read_text(),
+    }
+    found = TurnFormat.of(ChatTemplates(sources, "model"), SPECIAL_TOKENS)
+    assert found.tool_format == TOOL_FORMATS["named_tags"]

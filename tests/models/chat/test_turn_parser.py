@@ -1,0 +1,385 @@
+"""Turns in pieces: the same events at every cut, nothing lost, calls as the model wrote them."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes.tool_formats import TAG_JSON, TOOL_FORMATS
+from fakes.turns import Turn, cut, read_turn, tool
+from paredown.models.chat.reasoning_format import ReasoningFormat
+from paredown.models.chat.tool_format import JsonCall, TaggedCall, ToolFormat
+from paredown.models.chat.turn_format import TurnFormat
+from paredown.models.chat.turn_parser import CallArguments, CallStart, Content
+from paredown.models.chat.written_calls import write_calls
+
+ADD = tool("add", a={"type": "integer"}, b={"type": "integer"})
+NOTE = tool("note", text={"type": "string"})
+PING = {"type": "function", "function": {"name": "ping"}}
+# A name that begins another, and every type.
+ADD_ALL = tool(
+    "add_all",
+    text={"type": "string"},
+    number={"type": "number"},
+    flag={"type": "boolean"},
+    items={"type": "array"},
+    inner={"type": "object"},
+    maybe={"type": ["string", "null"]},
+    free={},
+)
+TOOLS = [ADD, NOTE, PING, ADD_ALL]
+THINK = ReasoningFormat(start="<think>", end="</think>")
+HERMES = TurnFormat(tool_format=TAG_JSON, reasoning=THINK)
+FORMATS = {name: TurnFormat(tool_format=form) for name, form in TOOL_FORMATS.items()}
+BARE = FORMATS["bare_json"]
+TAGGED = FORMATS["tagged"]
+# Pieces of what parsers look for, to be joined at random.
+FRAGMENTS = [
+    *(marker for form in TOOL_FORMATS.values() for marker in form.markers if marker),
+    *("<think>", "</think>", "{", "}", "[", "]", '"', ":", ",", "\\", "\n", " ", "<", "</"),
+    *('"name"', '"arguments"', '"parameters"', '"add"', "add", "note", "text", "a", "é", "🦊"),
+    *('{"name": "add", "arguments": {"a": 1}}', "1", "null", "true", "01", '"x"'),
+]
+
+
+def call(name: str, **arguments: object) -> str:
+    body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def every_cut(form: TurnFormat, text: str, reasoning_open: bool = False) -> Turn:
+    """Reads `text` whole, a character a piece and in every two pieces; all must agree."""
+    whole = read_turn(form, [text], TOOLS, reasoning_open=reasoning_open)
+    cuts = [list(text), *([text[:i], text[i:]] for i in range(1, len(text)))]
+    for pieces in cuts:
+        assert read_turn(form, pieces, TOOLS, reasoning_open=reasoning_open) == whole, pieces
+    return whole
+
+
+def loaded(turn: Turn) -> list[tuple[str, object]]:
+    return [(name, json.loads(text)) for name, text in zip(turn.names, turn.arguments, strict=True)]
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.sampled_from(FRAGMENTS),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+json_calls = st.tuples(
+    st.sampled_from(["add", "note", "ping", "add_all"]),
+    st.dictionaries(st.text(max_size=6), values, max_size=3),
+)
+# No JSON and no tag tells these apart from what stands around them.
+plain_texts = st.text(
+    st.characters(exclude_characters="<>", exclude_categories=["Cs"]), max_size=12
+).filter(lambda text: text == text.strip())
+tagged_calls = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": plain_texts,
+        "number": st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+        "flag": st.booleans(),
+        "items": st.lists(st.integers() | plain_texts, max_size=3),
+        "inner": st.dictionaries(plain_texts, st.integers(), max_size=2),
+    },
+).map(lambda arguments: ("add_all", arguments))
+places = st.lists(st.integers(0, 10_000), max_size=8)
+
+
+@pytest.mark.parametrize("name", TOOL_FORMATS)
+@given(data=st.data(), places=places)
+@settings(max_examples=20)
+def test_written_calls_are_read_back_at_every_cut(
+    name: str, data: st.DataObject, places: list[int]
+) -> None:
+    form = TOOL_FORMATS[name]
+    one = tagged_calls if isinstance(form.body, TaggedCall) else json_calls
+    calls = data.draw(st.lists(one, min_size=1, max_size=3 if form.is_parallel else 1))
+    before = "" if form.is_bare else data.draw(st.sampled_from(["", "I add them.", "é < f {"]))
+    text = before + ("\n" if before else "") + write_calls(form, calls)
+    turn = read_turn(FORMATS[name], cut(text, places), TOOLS)
+    assert loaded(turn) == calls
+    assert turn.content == before
+
+
+@pytest.mark.parametrize("name", TOOL_FORMATS)
+@given(fragments=st.lists(st.sampled_from(FRAGMENTS), max_size=12), places=places)
+@settings(max_examples=30)
+def test_any_text_gives_the_same_at_every_cut_and_nothing_is_lost(
+    name: str, fragments: list[str], places: list[int]
+) -> None:
+    form = TurnFormat(tool_format=TOOL_FORMATS[name], reasoning=THINK)
+    text = "".join(fragments)
+    whole = read_turn(form, [text], TOOLS)
+    assert read_turn(form, cut(text, places), TOOLS) == whole
+    assert read_turn(form, text, TOOLS) == whole
+    if not whole.names and "<think>" not in text:
+        assert whole.content == text
+
+
+@given(
+    thought=st.text(max_size=12).map(str.strip),
+    content=st.text(max_size=12).map(str.strip),
+    is_open=st.booleans(),
+    places=places,
+)
+def test_reasoning_and_content_are_told_apart(
+    thought: str, content: str, is_open: bool, places: list[int]
+) -> None:
+    text = f"{'' if is_open else '<think>'}\n{thought}\n</think>\n\n{content}"
+    turn = read_turn(HERMES, cut(text, places), TOOLS, reasoning_open=is_open)
+    assert (turn.reasoning, turn.content, turn.names) == (thought, content, [])
+
+
+def test_reasoning_content_and_calls_come_in_order() -> None:
+    text = f"<think>\nI add.\n</think>\n\nSo:\n{call('add', a=1, b=2)}\n{call('note', text='x')}"
+    turn = every_cut(HERMES, text)
+    assert turn.order[:2] == ["Reasoning", "Content"]
+    assert (turn.reasoning, turn.content) == ("I add.", "So:")
+    assert loaded(turn) == [("add", {"a": 1, "b": 2}), ("note", {"text": "x"})]
+
+
+def test_reasoning_without_its_end_is_reasoning() -> None:
+    turn = every_cut(HERMES, "I think </thin", reasoning_open=True)
+    assert (turn.reasoning, turn.content) == ("I think </thin", "")
+
+
+def test_a_mark_of_reasoning_later_in_the_turn_is_content() -> None:
+    text = "Write <think> and </think> around it."
+    assert every_cut(HERMES, text).content == text
+
+
+def test_letters_beyond_ascii_stay_as_the_model_wrote_them() -> None:
+    turn = every_cut(HERMES, call("note", text="Zoë 東京 🦊"))
+    assert turn.arguments == ['{"text": "Zoë 東京 🦊"}']
+
+
+def test_a_marker_inside_a_text_ends_no_call() -> None:
+    wanted = {"text": "a </tool_call> b <tool_call> c"}
+    turn = every_cut(HERMES, call("note", **wanted))
+    assert loaded(turn) == [("note", wanted)]
+    assert turn.content == ""
+
+
+def test_an_end_tag_inside_a_tagged_text_ends_no_argument() -> None:
+    text = (
+        "<tool_call>\n<function=note>\n<parameter=text>\na </parameter> b </function> c\n"
+        "</parameter>\n</function>\n</tool_call>"
+    )
+    assert loaded(every_cut(TAGGED, text)) == [("note", {"text": "a </parameter> b </function> c"})]
+
+
+def test_content_before_between_and_behind_calls_is_kept() -> None:
+    text = f"One.\n{call('ping')}\nTwo.\n{call('ping')}\n\nThree. \n"
+    turn = every_cut(HERMES, text)
+    assert turn.content == "One.\nTwo.\n\nThree. \n"
+    assert turn.order == ["Content", "CallStart", "CallArguments"] * 2 + ["Content"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a < b and <tool is no marker",
+        "<tool_call",
+        "<tool_call>",
+        "Use <tool_call> tags.",
+        call("unknown", a=1),
+        call("add", a=1).replace("{", "(", 1),
+        '<tool_call>\n{"name": "add"',
+        '<tool_call>\n{"name": "add", "arguments": [1]}\n</tool_call>',
+        '<tool_call>\n{"arguments": {"a": 1}}\n</tool_call>',
+        '<tool_call>\n{"name": 5, "arguments": {"a": 1}}\n</tool_call>',
+        '<tool_call>\n{"arguments": {"a": 1}, "name": "unknown"}\n</tool_call>',
+        '<tool_call>\n{"name": "add", "arguments": "no JSON"}\n</tool_call>',
+        ' \n{"name": "add", "arguments": {}}',
+        "trailing blanks \n ",
+    ],
+)
+def test_what_is_no_call_stays_content_with_its_markers(text: str) -> None:
+    turn = every_cut(HERMES, text)
+    assert (turn.content, turn.names) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n<function=unknown>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=add_more>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=add>\nwhat\n</function>",
+        "<function=",
+        "{}",
+    ],
+)
+def test_what_is_no_tagged_call_stays_content(text: str) -> None:
+    turn = every_cut(TAGGED, text)
+    assert (turn.content, turn.names) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "content"),
+    [
+        # A cut: the arguments end where the text does.
+        (call("add", a=1)[:-15], '{"a": 1', ""),
+        ('<tool_call>\n{"name": "note", "arguments": {"text": "x', '{"text": "x', ""),
+        # No JSON: the rest of the call follows as it is.
+        (call("add", a=1).replace("1", "one!"), '{"a": one!}}\n', ""),
+        (call("add", a=1).replace("1", "01") + " So.", '{"a": 01}}\n', " So."),
+        # Behind whole arguments, what does not belong there is content.
+        (call("add", a=1).replace("}}", "} oops}"), '{"a": 1}', " oops}\n</tool_call>"),
+        # A missing end.
+        (call("add", a=1).removesuffix("\n</tool_call>"), '{"a": 1}', ""),
+    ],
+)
+def test_damage_behind_the_start_of_a_call_shows_in_its_arguments(
+    text: str, arguments: str, content: str
+) -> None:
+    turn = every_cut(HERMES, text)
+    assert (turn.arguments, turn.content) == ([arguments], content)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"arguments": {"a": 1}, "name": "add"}</tool_call>',
+        '<tool_call>{"name":"add","parameters":{"a": 1}}</tool_call>',
+        '<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>',
+        '<tool_call>[{"id": [1, "}"], "name": "add", "arguments": {"a": 1}}]</tool_call>',
+        '<tool_call>{"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}',
+    ],
+)
+def test_calls_are_read_in_the_forms_that_models_make_of_one(text: str) -> None:
+    turn = every_cut(HERMES, text)
+    assert (turn.arguments, turn.names, turn.content) == (['{"a": 1}'], ["add"], "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "ping"}</tool_call>',
+        '<tool_call>{"name": "ping", "arguments": null}</tool_call>',
+        '<tool_call>{"name": "ping", "arguments": {}}</tool_call>',
+    ],
+)
+def test_a_call_without_arguments_has_an_empty_object(text: str) -> None:
+    assert loaded(every_cut(HERMES, text)) == [("ping", {})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "add", "parameters": {"a": 1}}',
+        '\n\n{"name": "add", "parameters": {"a": 1}}',
+        '<|python_tag|>{"name": "add", "parameters": {"a": 1}}',
+        '[{"name": "add", "arguments": {"a": 1}}]',
+    ],
+)
+def test_bare_calls_are_read_at_the_beginning_of_a_turn(text: str) -> None:
+    turn = every_cut(BARE, text)
+    assert (turn.arguments, turn.names, turn.content) == (['{"a": 1}'], ["add"], "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"answer": {"a": 1}}', "{ is a brace", 'So: {"name": "add", "parameters": {"a": 1}}', "[1]"],
+)
+def test_json_that_is_no_call_is_content(text: str) -> None:
+    turn = every_cut(BARE, text)
+    assert (turn.content, turn.names) == (text, [])
+
+
+def test_an_outer_tag_may_be_missing() -> None:
+    text = "Now:\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\nDone."
+    turn = every_cut(TAGGED, text)
+    assert (turn.arguments, turn.content) == (['{"a": 1}'], "Now:\nDone.")
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "value"),
+    [
+        ("text", "5", "5"),
+        ("text", "true", "true"),
+        ("text", '  "x"\n\n', '  "x"\n\n'),
+        ("text", "", ""),
+        ("number", "5", 5),
+        ("number", "5.5", 5.5),
+        ("number", "five", "five"),
+        ("flag", "True", True),
+        ("items", '[1, "a"]', [1, "a"]),
+        ("inner", '{"a": {"b": null}}', {"a": {"b": None}}),
+        ("maybe", "null", None),
+        ("maybe", "None of it", "None of it"),
+        ("maybe", "5", "5"),
+        ("free", "5", 5),
+        ("free", "five", "five"),
+        ("undeclared", "[]", []),
+    ],
+)
+def test_a_tagged_argument_has_the_type_of_its_schema(
+    key: str, written: str, value: object
+) -> None:
+    text = f"<function=add_all>\n<parameter={key}>\n{written}\n</parameter>\n</function>"
+    assert loaded(every_cut(TAGGED, text)) == [("add_all", {key: value})]
+
+
+def test_a_tagged_call_that_is_cut_keeps_whole_arguments() -> None:
+    text = "<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter="
+    turn = every_cut(TAGGED, text)
+    assert (loaded(turn), turn.content) == ([("add", {"a": 1})], "\n<parameter=")
+
+
+def test_arguments_are_told_as_they_come() -> None:
+    parser = HERMES.parser(tools=TOOLS)
+    start = '<tool_call>\n{"name": "note", "arguments": '
+    assert parser.feed(start) == []
+    assert parser.feed("{") == [CallStart(0, "note"), CallArguments(0, "{")]
+    assert parser.feed('"text": "a b') == [CallArguments(0, '"text": "a b')]
+    assert parser.feed(' c"}') == [CallArguments(0, ' c"}')]
+    assert parser.feed("}\n</tool_call>") == []
+    assert parser.finish() == []
+    assert parser.num_calls == 1
+
+
+def test_content_is_told_as_it_comes_but_for_blanks_and_beginnings_of_markers() -> None:
+    parser = HERMES.parser(tools=TOOLS)
+    assert parser.feed("Hello ") == [Content("Hello")]
+    assert parser.feed("you <") == [Content(" you")]
+    assert parser.feed("3") == [Content(" <3")]
+
+
+def test_without_tools_nothing_is_held_back() -> None:
+    text = call("add", a=1) + " \n"
+    parser = TurnFormat(tool_format=TAG_JSON).parser()
+    assert parser.feed(text) == [Content(text)]
+    assert parser.finish() == []
+
+
+def test_parsers_of_two_choices_share_nothing() -> None:
+    text = call("add", a=1, b=2)
+    one, other = HERMES.parser(tools=TOOLS), HERMES.parser(tools=TOOLS)
+    turns = [Turn(), Turn()]
+    for character in text:
+        for parser, turn in zip((one, other), turns, strict=True):
+            for event in parser.feed(character):
+                turn.add(event)
+    assert turns[0] == turns[1]
+    assert loaded(turns[0]) == [("add", {"a": 1, "b": 2})]
+
+
+def test_a_format_of_the_schema_is_a_kind() -> None:
+    kinds = {name: form.kind for name, form in TOOL_FORMATS.items()}
+    assert kinds["bare_json"] == kinds["marked_array"] == "json"
+    assert kinds["tag_json"] == kinds["tagged_array"] == "tag with JSON"
+    assert kinds["sections"] == "tag with name and JSON"
+    assert kinds["key_value"] == "tag with tagged arguments"
+    assert ToolFormat(body=JsonCall()).is_bare
