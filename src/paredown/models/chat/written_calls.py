@@ -31,11 +31,17 @@ def _write_call(form: ToolFormat, call: Call, number: int) -> str:
         return _json({**id_, body.wrapper_key: function})
     if isinstance(body, NamedCall):
         return name + _written_id(body, number) + body.after_name + _json(arguments)
+    # What stands between arguments stands before the first as well.
     tagged = [
-        body.argument.start + key + body.after_key + _value(value) + body.argument.end
+        body.between
+        + body.argument.start
+        + key
+        + body.after_key
+        + _value(value)
+        + body.argument.end
         for key, value in arguments.items()
     ]
-    return name + body.after_name + body.between.join(tagged)
+    return name + body.after_name.removesuffix(body.between) + "".join(tagged)
 
 
 def _written_id(body: NamedCall, number: int) -> str:
