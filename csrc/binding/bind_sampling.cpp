@@ -23,6 +23,7 @@ namespace paredown {
 namespace {
 
 using Logits = Array<float, 2>;
+using Masks = Array<uint32_t, 2>;
 using Doubles = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
@@ -184,7 +185,13 @@ void bind_sampling(nb::module_& m) {
       .def("pop", &SamplingState::pop)
       .def(
           "allow_next", [](SamplingState& self, Ints tokens) { self.allow_next(ints(tokens)); },
-          nb::arg("tokens"));
+          nb::arg("tokens"))
+      .def(
+          "mask_next",
+          [](SamplingState& self, Masks masks) {
+            self.mask_next({masks.data(), masks.size()}, masks.shape(1));
+          },
+          nb::arg("masks"));
 
   nb::class_<Sampler>(m, "Sampler")
       .def("sample", sample, nb::arg("logits"), nb::arg("states"))

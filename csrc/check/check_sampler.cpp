@@ -68,6 +68,13 @@ Batch random_batch(uint32_t seed, size_t num_rows, int64_t vocab_size) {
     for (int32_t& token : prompt) token = static_cast<int32_t>(below(random, vocab_size));
     batch.states.push_back(
         std::make_unique<SamplingState>(random_config(random, vocab_size), vocab_size, prompt));
+    if (below(random, 3) == 0) {
+      const auto num_words = static_cast<size_t>((vocab_size + 31) / 32);
+      std::vector<uint32_t> masks(num_words * 2);
+      for (uint32_t& word : masks)
+        word = below(random, 3) == 0 ? 0u : below(random, 2) ? ~0u : random();
+      batch.states.back()->mask_next(masks, num_words);
+    }
   }
   return batch;
 }

@@ -67,9 +67,10 @@ void Sampler::sample_runs(const float* logits, std::span<const DraftedRows> rows
     for (size_t j = 0; j <= draft.size(); ++j, row += size) {
       SampledRow& sampled = runs[i].emplace_back();
       sample_row(row, *states[i], scratch, sampled);
-      if (sampled.status != RowStatus::kOk) return;
-      if (j < draft.size() && sampled.token != draft[j]) return;
+      if (sampled.status != RowStatus::kOk) break;
+      if (j < draft.size() && sampled.token != draft[j]) break;
     }
+    states[i]->forget_masks();
   });
 }
 
@@ -112,6 +113,7 @@ void Sampler::reserve(int64_t vocab_size) {
     scratch.weights.resize(padded);
     scratch.blocks.resize(padded / kTokenBlock + 2 * 8);
     scratch.block_logits.resize(padded / kTokenBlock + 1);
+    scratch.masked_logits.resize(padded);
     scratch.buckets.resize(kNumBuckets);
     scratch.ids.resize(padded + 1);
     scratch.candidates.reserve(padded);
@@ -140,9 +142,10 @@ void Sampler::sample_row(const float* logits, SamplingState& state, Scratch& scr
                          SampledRow& row) {
   const SamplingConfig& config = state.config();
   double largest = 0.0;
-  row.status = find_best(logits, state, scratch, largest, row.token);
+  const float* allowed = logits;
+  row.status = find_best(allowed, state, scratch, largest, row.token);
   if (row.status != RowStatus::kOk) return;
-  if (!config.is_greedy()) row.token = draw(logits, state, largest, scratch);
+  if (!config.is_greedy()) row.token = draw(allowed, state, largest, scratch);
   row.has_logprobs = config.num_logprobs >= 0;
   if (row.has_logprobs) {
     row_logprobs(logits, state.vocab_size(), row.token, config.num_logprobs, scratch, row.logprobs);
@@ -150,12 +153,19 @@ void Sampler::sample_row(const float* logits, SamplingState& state, Scratch& scr
   state.push(row.token);
 }
 
-RowStatus Sampler::find_best(const float* logits, SamplingState& state, Scratch& scratch,
+RowStatus Sampler::find_best(const float*& logits, SamplingState& state, Scratch& scratch,
                              double& largest, int32_t& best) {
   const int64_t size = state.vocab_size();
   int64_t index = 0;
   largest = kernels_.largest(logits, size, &index);
   if (!std::isfinite(largest)) return RowStatus::kNotFinite;
+  if (state.has_mask()) {
+    float* masked = scratch.masked_logits.data();
+    state.apply_mask(logits, masked);
+    logits = masked;
+    largest = kernels_.largest(logits, size, &index);
+    if (!std::isfinite(largest)) return RowStatus::kNothingAllowed;
+  }
   if (state.has_edits()) {
     double* edited = scratch.logits.data();
     std::copy_n(logits, size, edited);

@@ -51,7 +51,8 @@ class Sampler {
               std::span<SampledRow> rows);
 
   // As `sample`, for the first row of each; and as long as the token is the draft token, for the
-  // next row, too. Into runs[i] go the tokens of state i; the last of them may have failed.
+  // next row, too. Into runs[i] go the tokens of state i; the last of them may have failed. Masks
+  // that a run did not come to are forgotten.
   void sample_runs(const float* logits, std::span<const DraftedRows> rows,
                    std::span<SamplingState* const> states, std::span<std::vector<SampledRow>> runs);
 
@@ -85,6 +86,7 @@ class Sampler {
     std::vector<double> weights;
     std::vector<double> blocks;
     std::vector<float> block_logits;
+    std::vector<float> masked_logits;
     std::vector<Bucket> buckets;
     std::vector<int32_t> ids;
     std::vector<Candidate> candidates;
@@ -97,9 +99,9 @@ class Sampler {
   template <class Body>
   void for_rows(size_t num_rows, int64_t vocab_size, Body&& body);
   void sample_row(const float* logits, SamplingState& state, Scratch& scratch, SampledRow& row);
-  // The best token by the logits after the state's edits, which are in the scratch where there are
-  // any; `largest` is its logit.
-  RowStatus find_best(const float* logits, SamplingState& state, Scratch& scratch, double& largest,
+  // The best token by the logits after the state's mask and edits; `largest` is its logit. Masked
+  // logits are in the scratch, where `logits` points to afterwards, and edited ones, too.
+  RowStatus find_best(const float*& logits, SamplingState& state, Scratch& scratch, double& largest,
                       int32_t& best);
   // The weights of all tokens in the scratch, 0 for those left out of the draw.
   void weigh(const float* logits, SamplingState& state, double largest, Scratch& scratch);

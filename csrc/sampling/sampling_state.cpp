@@ -1,6 +1,7 @@
 #include "sampling/sampling_state.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -9,6 +10,8 @@ namespace paredown {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+constexpr int64_t kBitsPerWord = 32;
 
 }  // namespace
 
@@ -36,6 +39,7 @@ void SamplingState::push(int32_t token) {
   tokens_.push_back(token);
   if (has_penalties()) counts_[token].num_generated += 1;
   is_next_limited_ = false;
+  if (has_mask()) ++next_mask_;
 }
 
 void SamplingState::pop() {
@@ -47,12 +51,58 @@ void SamplingState::pop() {
   }
   tokens_.pop_back();
   is_next_limited_ = false;
+  forget_masks();
 }
 
 void SamplingState::allow_next(std::span<const int32_t> tokens) {
   check(tokens);
   next_allowed_.assign(tokens.begin(), tokens.end());
   is_next_limited_ = true;
+}
+
+void SamplingState::mask_next(std::span<const uint32_t> masks, size_t num_words) {
+  if (static_cast<int64_t>(num_words) * kBitsPerWord < vocab_size_) {
+    throw std::invalid_argument("a mask of " + std::to_string(num_words) +
+                                " words is too short for a vocabulary of " +
+                                std::to_string(vocab_size_));
+  }
+  masks_.assign(masks.begin(), masks.end());
+  num_mask_words_ = num_words;
+  num_masks_ = masks.size() / num_words;
+  next_mask_ = 0;
+}
+
+// Most words allow all of their tokens, or none.
+void SamplingState::apply_mask(const float* logits, float* masked) const {
+  const uint32_t* words = mask();
+  for (int64_t begin = 0; begin < vocab_size_; begin += kBitsPerWord) {
+    const uint32_t bits = words[begin / kBitsPerWord];
+    const int64_t count = std::min(kBitsPerWord, vocab_size_ - begin);
+    if (bits == 0) {
+      std::fill_n(masked + begin, count, kForbidden);
+    } else if (bits == ~uint32_t{0}) {
+      std::copy_n(logits + begin, count, masked + begin);
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        masked[begin + i] = (bits >> i & 1) != 0 ? logits[begin + i] : kForbidden;
+      }
+    }
+  }
+}
+
+bool SamplingState::mask_leaves_only_ends() const {
+  if (!has_mask()) return false;
+  const uint32_t* words = mask();
+  int64_t num_left = 0;
+  for (int64_t begin = 0; begin < vocab_size_; begin += kBitsPerWord) {
+    const int64_t count = std::min(kBitsPerWord, vocab_size_ - begin);
+    const uint32_t inside = ~uint32_t{0} >> (kBitsPerWord - count);
+    num_left += std::popcount(words[begin / kBitsPerWord] & inside);
+  }
+  for (const int32_t token : config_.ending_tokens) {
+    num_left -= words[token / kBitsPerWord] >> (token % kBitsPerWord) & 1;
+  }
+  return num_left == 0;
 }
 
 bool SamplingState::has_edits() const {
@@ -66,7 +116,7 @@ void SamplingState::edit(double* logits) {
   if (config_.allowed_tokens) keep_only(*config_.allowed_tokens, logits);
   if (is_next_limited_) keep_only(next_allowed_, logits);
   ban_words(logits);
-  if (is_too_short()) {
+  if (is_too_short() && !mask_leaves_only_ends()) {
     for (const int32_t token : config_.ending_tokens) logits[token] = kNever;
   }
 }

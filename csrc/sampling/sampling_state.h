@@ -47,13 +47,21 @@ class SamplingState {
   // Throws std::invalid_argument for a token outside the vocabulary.
   void check(std::span<const int32_t> tokens) const;
 
-  // A generated token is known now; `pop` takes the last one back. Both forget `allow_next`.
+  // A generated token is known now; `pop` takes the last one back. Both forget `allow_next`. The
+  // next token has the next mask, if there is one, and after `pop` there is none.
   void push(int32_t token);
   void pop();
   // Of the token to come only these are allowed, besides what the settings say.
   void allow_next(std::span<const int32_t> tokens);
+  // The same for the tokens to come, one mask of `num_words` words for each. Bit t % 32 of word
+  // t / 32 allows token t. Throws std::invalid_argument for masks with too few words.
+  void mask_next(std::span<const uint32_t> masks, size_t num_words);
+  void forget_masks() { num_masks_ = 0; }
+  bool has_mask() const { return next_mask_ < num_masks_; }
+  // Writes the logits, with minus infinity for tokens that the mask forbids.
+  void apply_mask(const float* logits, float* masked) const;
 
-  // Whether `edit` would change any logit.
+  // Whether `edit` would change any logit. It knows nothing of the mask.
   bool has_edits() const;
   // Bias, penalties and what is not allowed, on logits[vocab_size].
   void edit(double* logits);
@@ -66,6 +74,9 @@ class SamplingState {
 
   bool has_penalties() const;
   bool is_too_short() const { return num_generated() < config_.min_tokens; }
+  // A grammar that has come to its end leaves nothing else.
+  bool mask_leaves_only_ends() const;
+  const uint32_t* mask() const { return masks_.data() + next_mask_ * num_mask_words_; }
   void penalize(double* logits) const;
   void keep_only(const std::vector<int32_t>& allowed, double* logits);
   void ban_words(double* logits) const;
@@ -78,6 +89,10 @@ class SamplingState {
   bool is_next_limited_ = false;
   std::vector<int32_t> next_allowed_;
   std::vector<double> kept_logits_;
+  std::vector<uint32_t> masks_;
+  size_t num_mask_words_ = 0;
+  size_t num_masks_ = 0;
+  size_t next_mask_ = 0;
 };
 
 }  // namespace paredown

@@ -67,10 +67,11 @@ class DrawLimits:
             except TokenFilterError as error:
                 failed.append((live, str(error)))
                 continue
+            draft = live.next_drafts
             if mask is not None:
-                _allow(live, mask)
-            is_single = live.token_filter is not None or mask is not None
-            ready.append(Ready(live, () if is_single else live.next_drafts))
+                live.sampling.mask_next(mask.rows_RW)
+                draft = mask.draft
+            ready.append(Ready(live, () if live.token_filter is not None else draft))
         return ready, failed
 
     def _masks(self, constrained: Sequence[ActiveRequest]) -> "list[Mask]":
@@ -83,7 +84,8 @@ class DrawLimits:
         asked = []
         for live in constrained:
             assert live.constraint is not None
-            asked.append(Asked(live.constraint, live.generated))
+            draft = () if live.token_filter is not None else live.next_drafts
+            asked.append(Asked(live.constraint, live.generated, draft))
         return self._threads.compute(asked)
 
     def _filter(self, live: ActiveRequest) -> None:
@@ -91,10 +93,3 @@ class DrawLimits:
         allowed = allowed_tokens(live.token_filter, live.generated, self._vocab_size)
         if allowed is not None:
             live.sampling.allow_next(allowed)
-
-
-def _allow(live: ActiveRequest, mask: "Mask") -> None:
-    import numpy as np
-
-    bits = np.unpackbits(mask.rows_RW[0].view(np.uint8), bitorder="little")
-    live.sampling.allow_next(np.flatnonzero(bits).astype(np.int32))

@@ -78,6 +78,12 @@ class SamplingState(Protocol):
         """Limits the next draw to these tokens."""
         ...
 
+    def mask_next(self, masks_RW: npt.NDArray[np.uint32], /) -> None:
+        """Limits the next R draws, each to the tokens of one row of W words: bit t % 32 of word
+        t // 32 allows token t. Where a mask leaves only tokens that end the answer, `min_tokens`
+        does not forbid them."""
+        ...
+
 
 class Sampler(Protocol):
     """Draws tokens for many rows in one call. Not thread-safe: one caller at a time."""

@@ -50,11 +50,6 @@ def facts(one: Completion) -> tuple[object, ...]:
     return one.text, one.token_ids, one.finish_reason, bits(one.logprobs)
 
 
-@pytest.fixture(scope="module", params=["native", "torch"])
-def llm(request: pytest.FixtureRequest) -> LLM:
-    return LLM(None, num_pages=128, num_threads=1, executor=request.param)
-
-
 @pytest.fixture(scope="module")
 def native() -> Iterator[LLM]:
     built = LLM(None, num_pages=128, num_threads=1)
@@ -80,30 +75,41 @@ def fits(name: str, text: str) -> bool:
 
 @pytest.mark.parametrize("name", GRAMMARS)
 @pytest.mark.parametrize("temperature", [0, 1.0])
-def test_an_answer_has_the_form_of_its_grammar(llm: LLM, name: str, temperature: float) -> None:
+def test_an_answer_has_the_form_of_its_grammar(native: LLM, name: str, temperature: float) -> None:
     some = [params(GRAMMARS[name], temperature=temperature, seed=i) for i in range(4)]
-    answers = llm.generate(["It was"] * 4, some)
+    answers = native.generate(["It was"] * 4, some)
     ended = [one for one in answers if one.finish_reason == "stop"]
     assert all(one.error is None for one in answers)
     assert ended or name == "object"  # any object may go on and on
     for one in ended:
         assert fits(name, one.text), one.text
-        assert one.token_ids[-1] in llm.tokenizer.eos_token_ids
+        assert one.token_ids[-1] in native.tokenizer.eos_token_ids
 
 
-def test_a_constrained_answer_is_the_same_alone_and_beside_others(llm: LLM) -> None:
+def test_a_constrained_answer_is_the_same_alone_and_beside_others(native: LLM) -> None:
     asked = [params(GRAMMARS[name], seed=5, max_tokens=40) for name in GRAMMARS]
     asked += [params(None, seed=6, max_tokens=40), params(None, temperature=0, max_tokens=40)]
-    together = llm.generate(["Once upon a time"] * len(asked), asked)
+    together = native.generate(["Once upon a time"] * len(asked), asked)
     for one, wanted in zip(together, asked, strict=True):
-        (alone,) = llm.generate("Once upon a time", wanted)
+        (alone,) = native.generate("Once upon a time", wanted)
         assert facts(one) == facts(alone)
 
 
-def test_neighbours_have_the_bits_that_they_have_without_grammars(llm: LLM) -> None:
+def test_the_torch_executor_follows_grammars_too(native: LLM) -> None:
+    llm = LLM(None, num_pages=64, num_threads=1, executor="torch")
+    asked = [params(GRAMMARS["regex"], max_tokens=12), params(GRAMMARS["choice"], max_tokens=12)]
+    asked.append(params(None, seed=6, max_tokens=5))
+    together = llm.generate(["It was"] * 3, asked)
+    assert fits("regex", together[0].text)
+    assert fits("choice", together[1].text)
+    for one, wanted in zip(together, asked, strict=True):
+        assert facts(llm.generate("It was", wanted)[0]) == facts(one)
+
+
+def test_neighbours_have_the_bits_that_they_have_without_grammars(native: LLM) -> None:
     free = [params(None, seed=i, max_tokens=30) for i in range(3)]
-    alone = llm.generate(["It was"] * 3, free)
-    beside = llm.generate(["It was"] * 6, [*free, *(params(seed=i) for i in range(3))])
+    alone = native.generate(["It was"] * 3, free)
+    beside = native.generate(["It was"] * 6, [*free, *(params(seed=i) for i in range(3))])
     assert [facts(one) for one in beside[:3]] == [facts(one) for one in alone]
 
 
@@ -246,3 +252,25 @@ def test_replaced_params_keep_their_grammar(native: LLM) -> None:
     wanted = replace(params(), seed=1)
     assert wanted.grammar is SCHEMA
     assert wanted.choice(2).grammar is SCHEMA
+
+
+def test_the_end_of_the_grammar_is_the_end_of_the_answer(native: LLM) -> None:
+    yes = Grammar.choice(["yes"])
+    several: list[dict[str, object]] = [
+        {"ignore_eos": True},
+        {"min_tokens": 50},
+        {"ignore_eos": True, "min_tokens": 9},
+    ]
+    for options in several:
+        (one,) = native.generate("It was", params(yes, **options))
+        assert (one.text, one.finish_reason) == ("yes", "stop")
+
+
+def test_a_filter_and_a_grammar_hold_together(native: LLM) -> None:
+    def no_seven(generated: list[int]) -> list[int]:
+        texts = native.tokenizer
+        return [i for i in range(texts.vocab_size) if "7" not in texts.decode([i])]
+
+    digits = Grammar(kind="regex", text="[5-9]{1,12}")
+    (one,) = native.generate("It was", params(digits, token_filter=no_seven, max_tokens=14))
+    assert re.fullmatch("[5689]+", one.text)
