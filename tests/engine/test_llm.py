@@ -4,6 +4,7 @@ import pytest
 
 from paredown.engine.llm import LLM
 from paredown.engine.request_output import RequestOutput
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -95,3 +96,22 @@ def test_memory_for_pages_that_makes_no_sense_is_refused():
     for num_bytes in (100, 0, -5):
         with pytest.raises(CapacityError, match="holds no page"):
             LLM(None, kv_cache_bytes=num_bytes)
+
+
+def test_the_models_own_settings_hold_where_none_are_given(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = SamplingDefaults(top_k=1, max_tokens=5)
+    monkeypatch.setattr(llm, "sampling_defaults", defaults)
+    (taken,) = llm.generate(PROMPTS[0])
+    (greedy,) = llm.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=5))
+    assert taken.token_ids == greedy.token_ids
+    streamed = [token for piece in llm.stream(PROMPTS[0]) for token in piece.token_ids]
+    assert streamed == greedy.token_ids
+    # Parameters that somebody made are complete.
+    (own,) = llm.generate(PROMPTS[0], SamplingParams(seed=1, max_tokens=9))
+    assert len(own.token_ids) == 9
+
+
+def test_the_packaged_model_says_nothing_of_its_own(llm: LLM) -> None:
+    assert LLM.sampling_defaults.func(llm) == SamplingDefaults()  # type: ignore[attr-defined]
