@@ -65,7 +65,7 @@ def running_server(
     listen = Listen(port=0, drain_s=drain_s, **{name: options.pop(name) for name in names})
     state = ServerState(
         model_name="toy",
-        max_positions=SPEC.max_positions,
+        max_positions=executor.spec.max_positions,
         tokenizer=tokenizer,
         worker=worker,
         **options,

@@ -7,6 +7,7 @@ later token.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from fakes.specs import context_of, flat_spec
 from paredown.executors.core_sampler import CoreSampler
 from paredown.executors.protocol import SequenceSlice, moved_on
 from paredown.executors.sampler import NOT_FINITE, SamplingState
+from paredown.models.chat.rendered_chat import RenderedChat
+from paredown.models.chat.turn_format import TurnFormat
 from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
@@ -181,6 +184,9 @@ class ToyTokenizer:
     fill_in_middle = None
     eos_token_ids = frozenset({EOS})
     has_chat_template = True
+    turn_format = TurnFormat()
+    template_value_names = frozenset[str]()
+    special_ids: Mapping[str, int] = {}
     PIECES = (b" the", b" of", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\x8e\x89")
 
     def __init__(self, vocab_size: int = 512) -> None:
@@ -199,8 +205,27 @@ class ToyTokenizer:
     def decode(self, token_ids: list[int], skip_special_tokens: bool = True) -> str:
         return b"".join(map(self._bytes, token_ids)).decode("utf-8", errors="replace")
 
-    def render_chat(self, messages: list[dict[str, object]]) -> str:
+    def render_chat(
+        self,
+        messages: list[dict[str, object]],
+        tools: list[dict[str, object]] | None = None,
+        *,
+        template_values: Mapping[str, object] | None = None,
+    ) -> str:
         return "".join(f"<{one['role']}>{one['content']}\n" for one in messages) + "<assistant>"
+
+    def render_marked(
+        self,
+        messages: list[dict[str, object]],
+        tools: list[dict[str, object]] | None = None,
+        *,
+        template_values: Mapping[str, object] | None = None,
+    ) -> RenderedChat:
+        text = self.render_chat(messages, tools, template_values=template_values)
+        return RenderedChat(text=text)
+
+    def encode_rendered(self, chat: RenderedChat) -> list[int]:
+        return self.encode(chat.text)
 
     def _bytes(self, token_id: int) -> bytes:
         if token_id == EOS:

@@ -101,7 +101,7 @@ class NotingTemplate(ToyTokenizer):
         self.rendered = list[int]()
         self.num_at_once = self.most_at_once = 0
 
-    def render_chat(self, messages):
+    def render_chat(self, messages, tools=None, *, template_values=None):
         self.rendered.append(len(messages))
         self.num_at_once += 1
         self.most_at_once = max(self.most_at_once, self.num_at_once)

@@ -4,6 +4,7 @@ runs where its time, its memory and its output have an end."""
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -155,8 +156,14 @@ class TemplateTokenizer(ToyTokenizer):
         super().__init__()
         self._templates = ChatTemplates(source, "t")
 
-    def render_chat(self, messages: list[dict[str, object]]) -> str:
-        return self._templates.render(messages, tools=None, special_tokens={})
+    def render_chat(
+        self,
+        messages: list[dict[str, object]],
+        tools: list[dict[str, object]] | None = None,
+        *,
+        template_values: Mapping[str, object] | None = None,
+    ) -> str:
+        return self._templates.render(messages, tools=tools, special_tokens={})
 
 
 def ask_late(url: str, body: object, replies: list[httpx.Response]) -> None:

@@ -220,6 +220,8 @@ class ActiveRequest:
         if self.request.first_token_s is None and reason == "length":
             output.prompt_logprobs = self.prompt_logprobs or ()
         output.finish_reason, output.error = reason, error or self.failure
+        if self.stops is not None and reason == "stop":
+            output.stop = self.stops.found
         return output
 
     def _held_text(self) -> str:

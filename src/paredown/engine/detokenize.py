@@ -170,7 +170,12 @@ class StopMatcher:
         self._stops = stops
         self._max_held = max(map(len, stops), default=1) - 1
         self._held = ""
-        self.is_stopped = False
+        # The stop string that was found.
+        self.found: str | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.found is not None
 
     def push(self, text: str) -> str:
         """Returns the part of the text that certainly precedes any stop string."""
@@ -179,8 +184,9 @@ class StopMatcher:
         text = self._held + text
         found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            self.is_stopped, self._held = True, ""
-            return text[: min(found)[1]]
+            end, start = min(found)
+            self.found, self._held = text[start:end], ""
+            return text[:start]
         num_held = self._num_to_hold(text)
         self._held = text[len(text) - num_held :]
         return text[: len(text) - num_held]

@@ -27,6 +27,8 @@ from paredown.errors import CapacityError, ParedownError
 LOGGER = logging.getLogger(__name__)
 # The longest that arriving requests may delay the next step; a single prompt may take longer.
 MAX_TAKING_S = 0.002
+# The most steps of an answer that its reader gets at once.
+MAX_BATCH_STEPS = 64
 Event = list[tuple[int, RequestOutput]] | Exception
 
 
@@ -51,6 +53,8 @@ class Session:
         self.is_closed = False
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._first: list[tuple[int, RequestOutput]] = []
+        # What ended the session behind pieces that were handed out before it.
+        self._failure: Exception | None = None
 
     def put(self, event: Event) -> None:
         """Delivers what the engine returned or raised. Waiting log-probabilities are packed."""
@@ -67,17 +71,35 @@ class Session:
 
     async def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
         """Yields (number, piece) until every answer has had its last piece."""
-        pieces, self._first = self._first, []
+        async for batch in self.batches():
+            for one in batch:
+                yield one
+
+    async def batches(self) -> AsyncGenerator[list[tuple[int, RequestOutput]], None]:
+        """Yields everything that has come, in order, until every answer has had its last piece. A
+        reader that is slower than the engine gets several steps at once. The event loop has a turn
+        after each batch, so that a client is seen to hang up."""
+        batch, self._first = self._first, []
         while True:
-            for number, output in pieces:
-                self.num_unfinished -= output.finish_reason is not None
-                yield number, output
+            if batch:
+                self.num_unfinished -= sum(output.finish_reason is not None for _, output in batch)
+                yield batch
             if not self.num_unfinished:
                 return
-            pieces = await self._receive()
+            if not self.events.empty():
+                await asyncio.sleep(0)
+            batch = await self._receive()
+            for _ in range(MAX_BATCH_STEPS - 1):
+                if self.events.empty():
+                    break
+                event = self.events.get_nowait()
+                if isinstance(event, Exception):
+                    self._failure = event
+                    break
+                batch += event
 
     async def _receive(self) -> list[tuple[int, RequestOutput]]:
-        event = await self.events.get()
+        event = await self.events.get() if self._failure is None else self._failure
         if isinstance(event, Exception):
             raise event
         return event

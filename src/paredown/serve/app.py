@@ -16,9 +16,16 @@ from paredown.serve.endpoints.chat import chat
 from paredown.serve.endpoints.classify import classify
 from paredown.serve.endpoints.completions import complete
 from paredown.serve.endpoints.embeddings import embed
+from paredown.serve.endpoints.messages import count_message_tokens, create_message
 from paredown.serve.endpoints.report import report
 from paredown.serve.endpoints.rerank import rerank
+from paredown.serve.endpoints.responses import count_input_tokens, respond
 from paredown.serve.endpoints.score import score
+from paredown.serve.endpoints.stored_responses import (
+    delete_response,
+    list_input_items,
+    show_response,
+)
 from paredown.serve.page.assets import page_routes
 from paredown.serve.state import ServerState
 from paredown.serve.watch.metrics import show_metrics
@@ -51,6 +58,13 @@ def create_app(
             Route("/v1/models/{name:path}", show_model, methods=["GET"]),
             Route("/v1/completions", complete, methods=["POST"]),
             Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/v1/responses", respond, methods=["POST"]),
+            Route("/v1/responses/input_tokens", count_input_tokens, methods=["POST"]),
+            Route("/v1/responses/{id}", show_response, methods=["GET"]),
+            Route("/v1/responses/{id}", delete_response, methods=["DELETE"]),
+            Route("/v1/responses/{id}/input_items", list_input_items, methods=["GET"]),
+            Route("/v1/messages", create_message, methods=["POST"]),
+            Route("/v1/messages/count_tokens", count_message_tokens, methods=["POST"]),
             Route("/v1/embeddings", embed, methods=["POST"]),
             Route("/v1/rerank", rerank, methods=["POST"]),
             Route("/rerank", rerank, methods=["POST"]),

@@ -53,11 +53,17 @@ class HttpError(Exception):
             }
         }
 
-    def response(self, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    def response(
+        self,
+        headers: Mapping[str, str] | None = None,
+        *,
+        body: Mapping[str, object] | None = None,
+    ) -> JSONResponse:
+        """Returns the answer; `body` is how another API tells the error."""
         headers = dict(headers or {})
         if self.status in (429, 503):
             headers["Retry-After"] = str(RETRY_AFTER_S)
-        return JSONResponse(self.body(), status_code=self.status, headers=headers)
+        return JSONResponse(body or self.body(), status_code=self.status, headers=headers)
 
 
 class ClientGoneError(Exception):

@@ -3,7 +3,7 @@
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -14,6 +14,8 @@ from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Worker
+from paredown.models.chat.rendered_chat import RenderedChat
+from paredown.models.chat.turn_format import TurnFormat
 from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.serve.answers.token_parts import Parts, TokenParts
 from paredown.serve.doors.places import address_group
@@ -22,6 +24,7 @@ from paredown.serve.intake.grammars import ServerGrammars
 from paredown.serve.intake.intake import Intake
 from paredown.serve.intake.token_bound import TokenBound
 from paredown.serve.model_report import ModelReport
+from paredown.serve.response_store import ResponseStore
 from paredown.serve.watch.coarse import CoarseNumbers
 from paredown.shown import quoted
 
@@ -39,6 +42,34 @@ class ServerTokenizer(PromptTokenizer, Protocol):
 
     def token_string(self, token_id: int, /) -> str | None:
         """Returns the token as the vocabulary writes it, or None for an id without a token."""
+        ...
+
+    @property
+    def turn_format(self) -> TurnFormat:
+        """How the model writes calls of tools and reasoning; found at the first call."""
+        ...
+
+    def render_marked(
+        self,
+        messages: list[dict[str, object]],
+        tools: list[dict[str, object]] | None = None,
+        /,
+        *,
+        template_values: Mapping[str, object] | None = None,
+    ) -> RenderedChat:
+        """Renders a conversation in which control tokens of clients are only text."""
+        ...
+
+    @property
+    def special_ids(self) -> Mapping[str, int]:
+        """The ids of special tokens by their texts."""
+        ...
+
+    def encode_rendered(self, chat: RenderedChat, /) -> list[int]: ...
+
+    @property
+    def template_value_names(self) -> frozenset[str]:
+        """The names that the chat template reads beside those of every chat."""
         ...
 
     def decode(self, token_ids: list[int], skip_special_tokens: bool = True, /) -> str: ...
@@ -62,6 +93,7 @@ class ServerState:
     isolates_prefixes: bool = False
     shows_exact_metrics: bool = False
     coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
+    responses: ResponseStore = field(default_factory=ResponseStore)
     created_s: int = field(default_factory=lambda: int(time.time()))
     # Keeps clients from naming another's salt.
     secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
@@ -87,6 +119,11 @@ class ServerState:
         return replace(
             asked, tenant=asked.tenant or address, cache_salt=salt, num_together=num_answers
         )
+
+    def owner(self, request: Request) -> str:
+        """Returns who owns what a request stores: whoever has its key. Without keys an id that
+        nobody can guess is all that it takes."""
+        return ""
 
     def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
         """Returns the parts of that format, one table for all its answers."""

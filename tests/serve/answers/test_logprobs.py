@@ -9,9 +9,10 @@ from fakes.small_tokenizers import byte_level, sentence_piece, write_folder
 from paredown.engine.request_output import RequestOutput
 from paredown.executors.sampler import Logprobs, TokenLogprob
 from paredown.models.text.tokenizer import Tokenizer
-from paredown.serve.answers.answer import Piece
+from paredown.serve.answers.chat_format import ChatFormat
 from paredown.serve.answers.logprobs import LogprobRows
-from paredown.serve.endpoints.chat import ChatFormat
+from paredown.serve.answers.piece import Piece
+from paredown.serve.answers.turn_reader import PlainReader
 from paredown.serve.endpoints.completions import CompletionFormat, _encode
 from paredown.serve.intake.side_thread import Wanted
 
@@ -31,7 +32,9 @@ def pieces(tokenizer: Tokenizer, prompt: list[int], parts: list[list[int]]) -> l
     known, made = LogprobRows(tokenizer, prompt), []
     for part in parts:
         piece = Piece(0)
-        piece.add(RequestOutput(0, text="", token_ids=part, logprobs=rows(part)), known)
+        piece.add(
+            RequestOutput(0, text="", token_ids=part, logprobs=rows(part)), known, PlainReader()
+        )
         made.append(piece)
     return made
 
@@ -42,12 +45,12 @@ def test_bytes_of_a_character(is_whole: bool, tmp_path: Path) -> None:
     ids = tokenizer.encode("😀!")
     parts = [ids] if is_whole else [[one] for one in ids]
     made = pieces(tokenizer, [66], parts)
-    content = [row for one in made for row in ChatFormat().choice(one)["logprobs"]["content"]]
+    content = [row for one in made for row in ChatFormat().chunk_choice(one)["logprobs"]["content"]]
     assert [row["bytes"] for row in content] == [[240], [159], [152], [128], [33]]
     assert [row["token"] for row in content] == ["\ufffd"] * 4 + ["!"]
     assert [row["top_logprobs"][0]["bytes"] for row in content] == [row["bytes"] for row in content]
     assert all(row["top_logprobs"][1]["logprob"] == -9999.0 for row in content)
-    found = [CompletionFormat().choice(one)["logprobs"] for one in made]
+    found = [CompletionFormat().chunk_choice(one)["logprobs"] for one in made]
     assert [one for part in found for one in part["text_offset"]] == [0, 0, 0, 0, 1]
     names = ["bytes:\\xf0", "bytes:\\x9f", "bytes:\\x98", "bytes:\\x80", "!"]
     assert [one for part in found for one in part["tokens"]] == names
@@ -60,7 +63,9 @@ def test_bytes_of_a_character(is_whole: bool, tmp_path: Path) -> None:
 def test_spaces_of_words(is_whole: bool, tmp_path: Path) -> None:
     tokenizer = Tokenizer.open(write_folder(tmp_path, sentence_piece()))
     parts = [[7, 6, 7]] if is_whole else [[7], [6], [7]]
-    found = [CompletionFormat().choice(one)["logprobs"] for one in pieces(tokenizer, [7], parts)]
+    found = [
+        CompletionFormat().chunk_choice(one)["logprobs"] for one in pieces(tokenizer, [7], parts)
+    ]
     assert [one for part in found for one in part["tokens"]] == [" to", "to", " to"]
     assert [one for part in found for one in part["text_offset"]] == [0, 3, 5]
 

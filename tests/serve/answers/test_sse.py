@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
-from paredown.serve.answers.sse import DONE, encode_event, event_stream
+from paredown.serve.answers.choices_format import DONE
+from paredown.serve.answers.event import Event, encode_events
+from paredown.serve.answers.sse import event_stream
 
-EVENTS = [{"number": number} for number in range(3)]
+EVENTS = [Event.of({"number": number}) for number in range(3)]
 
 
 def run_stream(num_taken: int) -> tuple[list[bytes], int]:
@@ -15,7 +17,8 @@ def run_stream(num_taken: int) -> tuple[list[bytes], int]:
 
     async def events():
         for event in EVENTS:
-            yield event
+            yield [event]
+        yield [DONE]
 
     has_gone = asyncio.Event()
 
@@ -43,5 +46,11 @@ def test_a_client_that_goes_ends_its_stream(num_taken):
 
 def test_a_client_that_reads_gets_all():
     bodies, num_closed = run_stream(100)
-    assert bodies == [b"", *map(encode_event, EVENTS), DONE, b""]
+    told = [b'data: {"number":%d}\n\n' % number for number in range(3)]
+    assert bodies == [b"", *told, b"data: [DONE]\n\n", b""]
     assert num_closed == 1
+
+
+def test_events_of_a_batch_are_written_together_and_may_have_names():
+    events = [Event.of("ä\n", name="said"), Event("[DONE]")]
+    assert encode_events(events).decode() == 'event: said\ndata: "ä\\n"\n\ndata: [DONE]\n\n'

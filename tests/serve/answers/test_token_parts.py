@@ -2,10 +2,10 @@ import json
 
 from fakes.toy_executor import ToyTokenizer
 from paredown.serve.answers import token_parts
+from paredown.serve.answers.chat_format import ChatFormat, told_token
 from paredown.serve.answers.json_stream import to_json
 from paredown.serve.answers.logprobs import LogprobToken
 from paredown.serve.answers.token_parts import TokenParts
-from paredown.serve.endpoints.chat import ChatFormat, _token
 from paredown.serve.endpoints.completions import CompletionFormat
 
 TEXTS = ["a", "", '"', "\\", "é\n", '"logprob":0.5', "\x00", "😀", b"\xc3", b"\xff\xfe"]
@@ -14,7 +14,7 @@ TEXTS = ["a", "", '"', "\\", "é\n", '"logprob":0.5', "\x00", "😀", b"\xc3", b
 def test_the_parts_of_a_token_are_its_json():
     for text in TEXTS:
         before, after = ChatFormat().token_parts(text)
-        assert f"{before}-1.25{after}" == to_json(_token(LogprobToken(text, -1.25)))
+        assert f"{before}-1.25{after}" == to_json(told_token(LogprobToken(text, -1.25)))
         before, after = CompletionFormat().token_parts(text)
         assert list(json.loads("{" + before + "-1.25" + after + "}").values()) == [-1.25]
 

@@ -1,14 +1,21 @@
 """Streams a JSON document while it is written, if it is too long to write at once."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from paredown.serve.answers.piece_stream import PieceStream
 
 
-def json_stream(pieces: AsyncIterator[list[str]], *, close: Callable[[], None]) -> PieceStream:
+def json_stream(
+    pieces: AsyncIterator[list[str]],
+    *,
+    close: Callable[[], None],
+    headers: Mapping[str, str] | None = None,
+) -> PieceStream:
     """Returns the response that sends the document."""
-    return PieceStream(_encoded(pieces), media_type="application/json", close=close)
+    return PieceStream(
+        _encoded(pieces), media_type="application/json", close=close, headers=headers
+    )
 
 
 async def _encoded(pieces: AsyncIterator[list[str]]) -> AsyncIterator[bytes]:

@@ -12,10 +12,14 @@ from paredown.engine.prompt import begins_twice, check_length, encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.worker import Job
 from paredown.models.text.fill_in_middle import FillInMiddle
-from paredown.serve.answers.answer import Answer, Body, Piece, WholeAnswer
+from paredown.serve.answers.answer import Answer
+from paredown.serve.answers.choices_format import ChoicesFormat
 from paredown.serve.answers.json_stream import to_json
 from paredown.serve.answers.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
+from paredown.serve.answers.piece import Piece
 from paredown.serve.answers.token_parts import Parts, TokenParts
+from paredown.serve.answers.usage import Body
+from paredown.serve.answers.whole_answer import WholeAnswer
 from paredown.serve.errors import ClientGoneError, HttpError
 from paredown.serve.intake.admission import Admission
 from paredown.serve.intake.side_thread import Wanted
@@ -57,13 +61,18 @@ async def _prepare(request: Request) -> Answer:
         prompts = await state.intake.tokenize(
             request, state.tokenizer, size, lambda wanted: encode(wanted=wanted)
         )
-        return Answer(
+        shape = ChoicesFormat(
             state,
             CompletionFormat(),
+            num_answers=len(prompts) * params.n,
+            tells_usage=asked.includes_usage,
+        )
+        return Answer(
+            state,
+            shape,
             [Job(prompt, params, service) for prompt in prompts],
             admission=admission,
             stream=bool(asked.stream),
-            usage=asked.includes_usage,
         )
     except BaseException:
         admission.close()
@@ -137,15 +146,13 @@ class CompletionFormat:
     def opening(self, number: int) -> Body | None:
         return None
 
-    def choice(self, piece: Piece) -> Body:
+    def chunk_choice(self, piece: Piece) -> Body:
         return {
             "index": piece.number,
             "text": piece.text,
             "logprobs": _logprobs(piece) if piece.logprobs else None,
             "finish_reason": piece.finish_reason,
         }
-
-    chunk_choice = choice
 
     def choice_json(
         self, answer: WholeAnswer, rows: LogprobRows, parts: TokenParts

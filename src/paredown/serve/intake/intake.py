@@ -22,8 +22,6 @@ from paredown.serve.schema.encoder import MAX_TEXTS, EncoderRequest
 from paredown.serve.schema.message import MAX_MESSAGES
 from paredown.serve.schema.strict import parse
 
-# A template takes as long for a message as for so many characters of a text.
-MESSAGE_CHARS = 32
 T = TypeVar("T")
 B = TypeVar("B", bound=EncoderRequest)
 MAX_JOBS = 128
@@ -82,17 +80,13 @@ class Intake:
                 request.receive, len(body), lambda wanted: parse_body(body)
             )
 
-    async def render(
-        self, request: Request, tokenizer: PromptTokenizer, messages: list[dict[str, object]]
-    ) -> str:
-        """The text of a conversation. The template is the model's program: a thread waits for it.
-        Long conversations have one thread, and one whose client has gone is not begun."""
-        size = sum(len(str(one["content"])) + MESSAGE_CHARS for one in messages)
-        if size < LONG_TEXT_CHARS:
-            return await asyncio.to_thread(tokenizer.render_chat, messages)
-        return await self.rendering.run(
-            request.receive, size, lambda wanted: tokenizer.render_chat(messages)
-        )
+    async def render(self, request: Request, num_chars: int, render: Callable[[Wanted], T]) -> T:
+        """Returns the result of `render` for a conversation of about so many characters. The
+        template is the model's program: a thread waits for it. Long conversations have one thread,
+        and one whose client has gone is not begun."""
+        if num_chars < LONG_TEXT_CHARS:
+            return await asyncio.to_thread(render, Wanted())
+        return await self.rendering.run(request.receive, num_chars, render)
 
     async def tokenize(
         self,

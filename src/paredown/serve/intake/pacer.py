@@ -41,12 +41,21 @@ class Breath:
     """Yields to the loop once work has run for a piece without a break."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins a piece: the loop has just had a turn."""
         self._end_s = time.monotonic() + PIECE_S
 
+    @property
+    def is_over(self) -> bool:
+        """Returns whether others should have a turn."""
+        return time.monotonic() >= self._end_s
+
     async def take(self) -> None:
-        if time.monotonic() >= self._end_s:
+        if self.is_over:
             await asyncio.sleep(0)
-            self._end_s = time.monotonic() + PIECE_S
+            self.begin()
 
 
 def _take(items: Iterator[T], end_s: float) -> list[T]:

@@ -1,6 +1,7 @@
 """The fields that completions and chat completions have in common."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -68,6 +69,8 @@ class Generation(Structure):
     """The fields of both endpoints. `user` names the tenant for fair shares. Clients that send no
     `cache_salt` share cached prefixes with each other. The labels at the end have no effect."""
 
+    no_ops: ClassVar[Mapping[str, tuple[object, ...]]] = NO_OPS
+
     model: Label | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -102,7 +105,7 @@ class Generation(Structure):
     @model_validator(mode="before")
     @classmethod
     def _drop_no_ops(cls, fields: Any) -> Any:
-        return drop_no_ops(fields, NO_OPS)
+        return drop_no_ops(fields, cls.no_ops)
 
     def service(self) -> Service:
         """Returns the service. Raises ParameterError for values out of range."""

@@ -1,6 +1,7 @@
 """Strict bodies: a field that we do not serve is refused by name, unless its value asks for
 nothing."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -20,6 +21,7 @@ NO_OPS: dict[str, tuple[object, ...]] = {
     "function_call": (None, "none"),
     "functions": (None, []),
     "modalities": (None, ["text"]),
+    "moderation": (None,),
     "parallel_tool_calls": (None, True, False),
     "prediction": (None,),
     "reasoning_effort": (None,),
@@ -34,9 +36,7 @@ MESSAGE_NO_OPS: dict[str, tuple[object, ...]] = {
     "annotations": (None, []),
     "audio": (None,),
     "function_call": (None,),
-    "name": (None,),
-    "refusal": (None,),
-    "tool_calls": (None, []),
+    "tool_calls": ([],),
 }
 
 Label = Annotated[str, Field(max_length=1024)]
@@ -72,7 +72,7 @@ def parse(model: type[R], body: object) -> R:
         raise wrong_value(error, body, NO_OPS | MESSAGE_NO_OPS) from error
 
 
-def drop_no_ops(fields: Any, no_ops: dict[str, tuple[object, ...]]) -> Any:
+def drop_no_ops(fields: Any, no_ops: Mapping[str, tuple[object, ...]]) -> Any:
     """Returns the fields without unsupported ones whose value asks for nothing."""
     if not isinstance(fields, dict) or len(fields) > MAX_FIELDS:
         return fields

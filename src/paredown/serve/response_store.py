@@ -1,0 +1,76 @@
+"""ResponseStore: the responses that later ones may go on from, in memory and bounded."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paredown.serve.errors import MAX_NAME_CHARS, HttpError
+from paredown.serve.schema.message import Message
+from paredown.shown import quoted
+
+MAX_RESPONSES = 1024
+MAX_BYTES = 64_000_000
+# What an object takes beside its text.
+_MESSAGE_BYTES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredResponse:
+    """`owner` is who may read it, `text` the response as JSON, `items` the input as JSON objects,
+    and `messages` the conversation up to its end without instructions."""
+
+    id: str
+    owner: str
+    text: str
+    items: Sequence[dict[str, object]]
+    messages: Sequence[Message]
+
+    @property
+    def num_bytes(self) -> int:
+        """Returns about how much memory it takes. Messages that it shares with the response before
+        it count again."""
+        size = len(self.text) + sum(len(str(one)) for one in self.items)
+        return size + sum(_MESSAGE_BYTES + len(repr(one)) for one in self.messages)
+
+
+class ResponseStore:
+    """Drops those that were read longest ago where there are more than MAX_RESPONSES, or more than
+    MAX_BYTES together. Belongs to one event loop."""
+
+    def __init__(self, max_responses: int = MAX_RESPONSES, max_bytes: int = MAX_BYTES) -> None:
+        self.max_responses, self.max_bytes = max_responses, max_bytes
+        self.num_bytes = 0
+        self._stored: OrderedDict[str, tuple[StoredResponse, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def put(self, response: StoredResponse) -> None:
+        """Stores a response; one that is larger than everything together may be is left out."""
+        num_bytes = response.num_bytes
+        if num_bytes > self.max_bytes:
+            return
+        self._stored[response.id] = (response, num_bytes)
+        self.num_bytes += num_bytes
+        while len(self._stored) > self.max_responses or self.num_bytes > self.max_bytes:
+            _, (_, freed) = self._stored.popitem(last=False)
+            self.num_bytes -= freed
+
+    def get(self, response_id: str, owner: str) -> StoredResponse:
+        """Returns the response. Raises HttpError 404 where there is none, or it is another's."""
+        found = self._stored.get(response_id)
+        if found is None or found[0].owner != owner:
+            raise HttpError(
+                404,
+                f"there is no response {quoted(response_id, MAX_NAME_CHARS)} here: it was never "
+                "stored, or others took its place",
+                param="previous_response_id",
+                code="response_not_found",
+            )
+        self._stored.move_to_end(response_id)
+        return found[0]
+
+    def delete(self, response_id: str, owner: str) -> None:
+        """Deletes the response. Raises what `get` raises."""
+        self.get(response_id, owner)
+        self.num_bytes -= self._stored.pop(response_id)[1]
