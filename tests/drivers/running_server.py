@@ -16,6 +16,7 @@ from paredown.engine.worker import Worker
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, make_server
 from paredown.serve.state import ServerState
+from paredown.serve.watch.request_log import RequestLog
 
 SPEC = toy_spec(max_positions=256)
 NUM_PAGES = 128
@@ -55,8 +56,9 @@ def running_server(
     **options: Any,
 ) -> Iterator[Running]:
     """Runs the server inside the block. `load` may be slow or raise; `wait` waits until the model
-    is ready, and `page` adds the web page. `options` are fields of Listen; all others go to
-    ServerState."""
+    is ready, and `page` adds the web page. `options` are fields of Listen, or the
+    `log` of requests; all others go to ServerState. With TLS the client trusts nobody."""
+    log: RequestLog | None = options.pop("log", None)
     executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC) if executor is None else executor
     tokenizer = ToyTokenizer() if tokenizer is None else tokenizer
     engine = Engine(executor, tokenizer, config)
@@ -70,11 +72,12 @@ def running_server(
         worker=worker,
         **options,
     )
-    server = make_server(create_app(state, page=page), worker, listen)
+    server = make_server(create_app(state, page=page), worker, listen, log=log)
     sock = listen.open_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
-    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    scheme = "http" if listen.certificates is None else "https"
+    url = f"{scheme}://127.0.0.1:{sock.getsockname()[1]}"
     try:
         with httpx.Client(base_url=url, timeout=30) as client:
             running = Running(url, engine, worker, client, state)

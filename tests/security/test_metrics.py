@@ -7,11 +7,29 @@ import pytest
 from drivers.running_server import Running, running_server
 from fakes.toy_executor import ToyExecutor, toy_spec
 
+# The lengths of all prompts and answers together, which are the same whether one hits or not.
+LENGTHS = (
+    "prompt_tokens_total",
+    "generated_tokens_total",
+    "generation_tokens_total",
+    "_length_tokens",
+    "request_prompt_tokens",
+    "request_generation_tokens",
+)
+
 
 def metrics(server: Running) -> str:
-    """All of it but who runs at the moment."""
+    """All of it but who runs at the moment, and how many and how long all were."""
     lines = server.client.get("/metrics").text.splitlines()
-    return "\n".join(line for line in lines if "paredown_requests_" not in line)
+    left_out = ("requests_", "answers_total", "request_success", *LENGTHS)
+    return "\n".join(line for line in lines if not any(name in line for name in left_out))
+
+
+def lengths(server: Running) -> dict[str, float]:
+    """The exact numbers of them."""
+    lines = server.client.get("/metrics").text.splitlines()
+    values = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in values if any(one in name for one in LENGTHS)}
 
 
 def ask(server: Running, prompt: str, **fields) -> None:
@@ -29,13 +47,15 @@ def test_a_guess_that_hits_looks_like_one_that_does_not(monkeypatch):
     executor = ToyExecutor(num_pages=1024, spec=toy_spec(max_positions=256))
     with running_server(executor=executor) as server:
         ask(server, "the secret of somebody else " * 5)
-        before, num_hits = metrics(server), hits(server)
+        before, num_hits, first = metrics(server), hits(server), lengths(server)
         ask(server, "the secret of nobody at all " * 5)
-        missed = metrics(server)
+        missed, second = metrics(server), lengths(server)
         assert hits(server) == num_hits
         ask(server, "the secret of somebody else " * 5)
         assert hits(server) == num_hits + 1
         assert metrics(server) == missed == before
+        third = lengths(server)
+        assert {n: third[n] - second[n] for n in third} == {n: second[n] - first[n] for n in third}
 
 
 def test_isolated_prefixes_are_found_by_their_own_tenant_alone():

@@ -9,6 +9,7 @@ from tools.reference.source import called, constant, modules
 
 # What each variable does. One without an entry ends the run.
 MEANINGS = {
+    "PAREDOWN_API_KEY": "key that clients of `serve` send, as a line of `--api-key-file`",
     "PAREDOWN_BITMAP": "`always` or `never` hold zeros of weights as bits; unset: where it pays",
     "PAREDOWN_CACHE": "folder for packed weights and measured machines, or `off`",
     "PAREDOWN_DATA": "folder with texts to measure and calibrate on, and traces",

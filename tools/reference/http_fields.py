@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel
-from starlette.routing import Route
 
+from paredown.cost.step_sums import Utilization
 from paredown.engine.encode.encoder_worker import EncoderWorker
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import RULES, SamplingParams
 from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
-from paredown.serve.app import create_app
+from paredown.serve.endpoint_table import ENDPOINTS
 from paredown.serve.errors import TYPES
 from paredown.serve.schema import (
     chat,
@@ -21,9 +21,11 @@ from paredown.serve.schema import (
     message,
     strict,
 )
-from paredown.serve.state import ServerState
+from paredown.serve.watch.answer_metrics import answer_metrics
+from paredown.serve.watch.answer_stats import AnswerStats
 from paredown.serve.watch.encoder_metrics import encoder_metrics
 from paredown.serve.watch.metrics import engine_metrics
+from paredown.serve.watch.utilization_gauges import utilization_metrics
 from tools.reference.page import table
 from tools.reference.source import calls, constant, modules, template
 
@@ -88,20 +90,6 @@ MEANINGS = {
     "typical_p": "keep the most typical tokens that have this share together",
     "user": "the tenant, for fair shares",
 }
-ENDPOINTS = {
-    "/health": '`{"status": ...}`: 200 where requests are answered, 503 while loading or stuck',
-    "/metrics": "counts and gauges as Prometheus reads them",
-    "/report": "the model served, how it runs, and the figures of its verification.json",
-    "/v1/models": "the one model: its name, and `max_model_len`, the tokens of its context",
-    "/v1/models/NAME": "the same for that name, or 404",
-    "/v1/completions": "continues texts or token ids",
-    "/v1/chat/completions": "the next turn of a conversation, for models with a chat template",
-    "/v1/embeddings": "a vector for each text, for encoders and decoders that embed",
-    "/v1/rerank": "documents by their score for a query, as Jina and Cohere answer",
-    "/rerank": "the same",
-    "/v1/score": "how well texts fit each other, as vLLM answers",
-    "/v1/classify": "the labels of texts with their probabilities, as vLLM answers",
-}
 # Defaults and limits that the server sets in code.
 DEFAULTS = {
     "max_tokens": f"the model's, else {completion.DEFAULT_COMPLETION_TOKENS}; chat: the model's, "
@@ -136,7 +124,7 @@ SETTINGS = {"top_logprobs": "logprobs", "max_completion_tokens": "max_tokens"}
 
 def blocks() -> dict[str, str]:
     return {
-        "endpoints": table(("endpoint", "answers"), _endpoints()),
+        "endpoints": table(("endpoint", "answers", "wants a key"), _endpoints()),
         "fields of both": _fields(generation.Generation),
         "fields of completions": _fields(completion.CompletionRequest, but=generation.Generation),
         "fields of chat": _fields(chat.ChatRequest, but=generation.Generation),
@@ -149,19 +137,16 @@ def blocks() -> dict[str, str]:
         "refused": _refused(strict.NO_OPS),
         "refused in messages": _refused(strict.MESSAGE_NO_OPS),
         "errors": table(("status", "`type`", "`code`", "`message`"), _errors()),
-        "metrics": table(("metric", "meaning"), _metrics()),
+        "metrics": table(("metric", "for vLLM's dashboards", "meaning"), _metrics()),
         "metrics of encoders": table(("metric", "meaning"), _encoder_metrics()),
     }
 
 
-def _endpoints() -> Iterator[tuple[str, str]]:
-    # No endpoint runs here, so nothing looks into the state.
-    app = create_app(cast(ServerState, None))
-    for route in app.routes:
-        assert isinstance(route, Route)
-        (method,) = (route.methods or set()) - {"HEAD"}
-        path = route.path.replace("{name:path}", "NAME")
-        yield f"`{method} {path}`", _meaning(path, ENDPOINTS)
+def _endpoints() -> Iterator[tuple[str, str, str]]:
+    for one in ENDPOINTS:
+        path = one.told_path.replace("{name}", "NAME")
+        key = "" if one.is_open else "yes"
+        yield f"`{one.method} {path}`", one.summary, key
 
 
 def _fields(model: type[BaseModel], but: type[BaseModel] | None = None, owner: str = "") -> str:
@@ -279,10 +264,16 @@ class _Numbers:
     __add__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = _calculate
 
 
-def _metrics() -> Iterator[tuple[str, str]]:
-    yield "`paredown_ready`", "1 while requests are answered."
-    for metric in engine_metrics(cast(Engine, _Numbers())):
-        yield f"`paredown_{metric.name}`", metric.help
+def _metrics() -> Iterator[tuple[str, str, str]]:
+    yield "`paredown_ready`", "", "1 while requests are answered."
+    metrics = [
+        *engine_metrics(cast(Engine, _Numbers())),
+        *answer_metrics(AnswerStats()),
+        *utilization_metrics(Utilization(memory=0.0, arithmetic=0.0)),
+    ]
+    for metric in metrics:
+        aliases = ", ".join(f"`{one.full_name}`" for one in metric.aliases)
+        yield f"`paredown_{metric.name}`", aliases, metric.help
 
 
 def _encoder_metrics() -> Iterator[tuple[str, str]]:

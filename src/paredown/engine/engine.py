@@ -25,6 +25,7 @@ from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import Chunk
 from paredown.engine.speculate.speculator import Speculator
+from paredown.engine.step_meter import StepMeter
 from paredown.executors.protocol import Executor
 from paredown.executors.sampler import NOTHING_ALLOWED, RowError, SampledToken, SamplingState
 from paredown.spec.kept_pages import KeptPages
@@ -60,6 +61,7 @@ class Engine:
         vocab_size = executor.spec.vocab_size
         self.grammars = Grammars(tokenizer, vocab_size)
         self._limits = DrawLimits(self.grammars, vocab_size, num_mask_threads)
+        self.meter = StepMeter(executor.spec.windows)
         self._active: dict[int, ActiveRequest] = {}
         # The last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
@@ -166,6 +168,11 @@ class Engine:
         except Exception as error:  # the only place where requests meet a failing model
             message = f"the model failed: {type(error).__name__}: {error}"
             return outputs + self._fail(plan.chunks, step.active, message)
+        model_s = time.perf_counter() - start_s
+        if is_repeated:
+            self.meter.add_again(model_s)
+        else:
+            self.meter.add(step.slices, model_s)
         if not step.is_plain:
             step.turns = self._score_and_fork(step.active, logits, outputs)
         outputs += self._take_tokens(step, logits)

@@ -126,6 +126,7 @@ class Worker:
             self._work, self._end, ask_to_stop=self.ask_to_stop, stall_s=stall_s
         )
         self._engine: Engine | None = None
+        self._on_outputs: Callable[[list[RequestOutput]], None] | None = None
         self._num_open_answers = 0
         # Used only by the engine's thread: where the outputs of each live request go.
         self._places: dict[int, tuple[Session, int]] = {}
@@ -156,6 +157,11 @@ class Worker:
         """Starts the thread. `on_change` is called in the event loop once the model is loaded and
         when the thread has ended. Call it from the event loop."""
         self._thread.start(on_change)
+
+    def observe_outputs(self, call: Callable[[list[RequestOutput]], None]) -> None:
+        """Has `call` made with what each step gave out, in the engine's thread. Call it before
+        `start`."""
+        self._on_outputs = call
 
     def ask_to_stop(self) -> None:
         """Ends the thread after the current step; open sessions get UnavailableError."""
@@ -250,15 +256,18 @@ class Worker:
         self._abandon(self._engine)
 
     def _serve(self, engine: Engine) -> None:
+        num_steps = -1
         while True:
-            self._thread.step_start_s = None
+            # A step counts as stalled from the last that computed anything.
+            if engine.meter.num_steps != num_steps or not engine.has_work:
+                num_steps, self._thread.step_start_s = engine.meter.num_steps, None
             if not engine.has_work and not self._openings:
                 message = self._inbox.get()
                 self._thread.step_start_s = time.monotonic()
                 if message is None:
                     return
                 self._handle(engine, message)
-            else:
+            elif self._thread.step_start_s is None:
                 self._thread.step_start_s = time.monotonic()
             if not self._take_messages(engine):
                 return
@@ -323,6 +332,8 @@ class Worker:
             self._post([(session, error)])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
+        if self._on_outputs is not None:
+            self._on_outputs(outputs)
         events: dict[int, tuple[Session, list[tuple[int, RequestOutput]]]] = {}
         for output in outputs:
             place = self._places.get(output.request.id)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Event
 from typing import Protocol
 
 from starlette.requests import Request
@@ -18,15 +19,16 @@ from paredown.models.chat.rendered_chat import RenderedChat
 from paredown.models.chat.turn_format import TurnFormat
 from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.serve.answers.token_parts import Parts, TokenParts
-from paredown.serve.doors.places import address_group
-from paredown.serve.errors import MAX_NAME_CHARS, HttpError
+from paredown.serve.caller import Caller
 from paredown.serve.intake.grammars import ServerGrammars
 from paredown.serve.intake.intake import Intake
 from paredown.serve.intake.token_bound import TokenBound
 from paredown.serve.model_report import ModelReport
+from paredown.serve.other_names import OtherNames
 from paredown.serve.response_store import ResponseStore
+from paredown.serve.watch.answer_stats import AnswerStats
 from paredown.serve.watch.coarse import CoarseNumbers
-from paredown.shown import quoted
+from paredown.serve.watch.utilization_gauges import UtilizationGauges
 
 
 class ServerTokenizer(PromptTokenizer, Protocol):
@@ -94,7 +96,12 @@ class ServerState:
     shows_exact_metrics: bool = False
     coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     responses: ResponseStore = field(default_factory=ResponseStore)
+    answer_stats: AnswerStats = field(default_factory=AnswerStats)
+    utilization: UtilizationGauges = field(default_factory=UtilizationGauges)
     created_s: int = field(default_factory=lambda: int(time.time()))
+    other_names: OtherNames = field(default_factory=OtherNames)
+    # Set once the server is told to stop.
+    stopping: Event = field(default_factory=Event)
     # Keeps clients from naming another's salt.
     secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
 
@@ -105,40 +112,27 @@ class ServerState:
 
     def check_model(self, name: str | None) -> None:
         """Raises HttpError 404 when a request names another model than this one."""
-        check_model_name(name, self.model_name)
+        self.other_names.check(name, self.model_name)
 
     def service(self, asked: Service, request: Request, num_answers: int) -> Service:
-        """Completes `asked` for its sender: an unnamed tenant is the client's address. Where
-        prefixes are isolated, clients without a salt share them only with the same tenant at the
-        same address."""
-        address = address_group(request.client.host if request.client else "")
+        """Completes `asked` for its sender: an unnamed tenant is its caller. Where prefixes are
+        isolated, clients without a salt share them only with the same tenant of the same caller."""
+        caller = Caller.of(request)
         salt = asked.cache_salt
         if self.isolates_prefixes and not salt:
-            whose = f"{address} {asked.tenant}".encode()
+            whose = f"{caller.scope} {asked.tenant}".encode()
             salt = hmac.digest(self.secret, whose, "sha256").hex()
         return replace(
-            asked, tenant=asked.tenant or address, cache_salt=salt, num_together=num_answers
+            asked, tenant=asked.tenant or caller.tenant, cache_salt=salt, num_together=num_answers
         )
 
     def owner(self, request: Request) -> str:
         """Returns who owns what a request stores: whoever has its key. Without keys an id that
         nobody can guess is all that it takes."""
-        return ""
+        return Caller.of(request).key_name
 
     def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
         """Returns the parts of that format, one table for all its answers."""
         if name not in self.token_parts:
             self.token_parts[name] = TokenParts(self.tokenizer, write)
         return self.token_parts[name]
-
-
-def check_model_name(asked: str | None, own: str) -> None:
-    """Raises HttpError 404 when a request names another model than the server's own."""
-    if asked is not None and asked != own:
-        raise HttpError(
-            404,
-            f"there is no model {quoted(asked, MAX_NAME_CHARS)} here; this server has "
-            f"{quoted(own, MAX_NAME_CHARS)}",
-            param="model",
-            code="model_not_found",
-        )

@@ -6,6 +6,7 @@ from paredown.serve.encoder_state import EncoderState
 from paredown.serve.errors import HttpError
 from paredown.serve.state import ServerState
 
+AnyState = ServerState | EncoderState
 GENERATION_ROUTES = ("/v1/completions", "/v1/chat/completions")
 ENCODER_ROUTES = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/v1/classify")
 

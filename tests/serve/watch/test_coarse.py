@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paredown.serve.watch.coarse import CoarseNumber, CoarseNumbers
+from paredown.serve.watch.coarse import CoarseHistogram, CoarseNumber, CoarseNumbers
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1), st.integers(1, 64))
@@ -45,3 +45,24 @@ def test_numbers_are_apart():
     assert numbers.show("a", 1000, 10) == 1000
     assert numbers.show("b", 3, 10) == 0
     assert numbers.show("a", 1001, 10) == 1000
+
+
+@pytest.mark.parametrize("start", range(0, 640, 97))
+def test_one_more_in_a_histogram_is_seen_seldom_wherever_one_stands(start):
+    rng, num_seen = random.Random(start), 0
+    for _ in range(2000):
+        histogram = CoarseHistogram(64, rng.randrange)
+        for count in range(start + 1):
+            before = histogram.show([0, count], count / 2)
+        num_seen += histogram.show([1, start + 1], 9.0) != before
+    assert num_seen < 80
+
+
+def test_a_histogram_is_shown_whole_as_it_was_at_one_moment():
+    histogram, moments = CoarseHistogram(8), [([0, 0], 0.0)]
+    for count in range(200):
+        moments.append(([count // 2, count], count / 4))
+        counts, sum_ = histogram.show(*moments[-1])
+        assert (counts, sum_) in moments
+        assert count - counts[-1] <= 16
+    assert counts[-1] > 180

@@ -11,7 +11,8 @@ from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 
-LINE = re.compile(r'(paredown_[a-z_]+)(?:\{position="(\d+)"\})? (\d+(?:\.\d+)?(?:e-\d+)?)')
+LINE = re.compile(r"([a-z0-9:_]+)(?:\{([^ ]+)\})? (\d+(?:\.\d+)?(?:e-\d+)?)")
+PART = re.compile(r"_(bucket|sum|count)$")
 BODY = {
     "model": "toy",
     "prompt": "say it again, " * 8,
@@ -22,7 +23,7 @@ BODY = {
 
 
 def scrape(server):
-    """Values by name, or by (name, position)."""
+    """Values of our own names by name, or by (name, position)."""
     reply = server.client.get("/metrics")
     assert reply.status_code == 200
     assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -30,11 +31,15 @@ def scrape(server):
     for line in reply.text.splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split()
+            assert name not in kinds
             kinds[name] = kind
         elif not line.startswith("# HELP "):
-            name, position, value = LINE.fullmatch(line).groups()
-            assert (kinds[name] == "counter") == name.endswith("_total")
-            found[(name, int(position)) if position else name] = float(value)
+            name, labels, value = LINE.fullmatch(line).groups()
+            kind = kinds.get(name) or kinds[PART.sub("", name)]
+            assert (kind == "counter") == name.endswith("_total")
+            position = re.fullmatch(r'position="(\d+)"', labels or "")
+            if name.startswith("paredown_") and (position or not labels):
+                found[(name, int(position[1])) if position else name] = float(value)
     return found
 
 

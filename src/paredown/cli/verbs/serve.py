@@ -6,16 +6,19 @@ from dataclasses import replace
 
 from paredown.cli.options.answers import add_answer_arguments, sampling_defaults
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
+from paredown.cli.options.doors import add_doors_arguments, listen_options
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
+from paredown.cli.options.served_names import add_names_arguments, other_names
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.options.strangers import add_strangers_arguments
 from paredown.cli.printed import tell
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.serve_encoder import add_encoder_arguments, prepare_encoder
+from paredown.cli.verbs.serve_roofs import known_roofs
 from paredown.cli.verbs.serve_until_stopped import (
     Example,
     freeze,
@@ -53,7 +56,9 @@ EXAMPLES = """examples:
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
   paredown serve --speculate draft
   paredown serve --attention-sinks 4 --attention-window 1020
-  paredown serve my-model --host 0.0.0.0 --allowed-host models.example.org
+  paredown serve my-model --host 0.0.0.0 --api-key-file keys.txt \\
+      --tls-cert chain.pem --tls-key key.pem --allowed-host models.example.org
+  paredown serve my-model --alias gpt-4o-mini --cors-origin https://app.example.org
   paredown serve sentence-transformers/all-MiniLM-L6-v2
   paredown serve Qwen/Qwen3-Embedding-0.6B --task embed
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
@@ -61,7 +66,8 @@ EXAMPLES = """examples:
 
 A checkpoint with a verification.json is checked against it before the first answer, and refused
 where it is not what was verified (docs/guide/verification.md).
-SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and exit.
+SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and exit; a second one
+ends at once.
 """
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -76,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"
     )
-    parser.add_argument("--name", help="the model's name in the API (default: its folder's)")
+    add_names_arguments(parser)
     parser.add_argument(
         "--drain-s",
         type=int,
@@ -91,8 +97,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_attention_sinks_arguments(parser)
     add_schedule_arguments(parser)
     add_speculation_arguments(parser)
+    add_doors_arguments(parser)
     add_strangers_arguments(parser)
     add_answer_arguments(parser)
+    parser.add_argument(
+        "--log-requests",
+        choices=("json", "text", "off"),
+        help="write a line to standard error for each request, without what it asks and what is "
+        "answered (default: text on a terminal, else json)",
+    )
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
@@ -103,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    listen = _listen(args)
+    listen = listen_options(args)
     checkpoint = Checkpoint.open(resolve_model(args.model))
     prepare = prepare_encoder if encodes(checkpoint, args.task) else _prepare_generation
     state, example = prepare(args, checkpoint)
@@ -137,6 +150,7 @@ def _prepare_generation(
             )
         report.note_decoder(executor)
         _tell(executor)
+        state.utilization.roofs = known_roofs(checkpoint, executor)
         prepare_texts(tokenizer, executor.spec.vocab_size)
         return keeping_target(args, config, executor)
 
@@ -169,17 +183,6 @@ def _run_options(args: argparse.Namespace) -> RunOptions:
     return RunOptions(**keywords)
 
 
-def _listen(args: argparse.Namespace) -> Listen:
-    """Returns the listening options. Raises ConfigError."""
-    return Listen(
-        host=args.host,
-        port=args.port,
-        drain_s=args.drain_s,
-        address_connections=args.address_connections,
-        allowed_hosts=tuple(args.allowed_host),
-    )
-
-
 def _state(
     args: argparse.Namespace,
     context: Context,
@@ -197,6 +200,7 @@ def _state(
         isolates_prefixes=args.isolate_prefixes,
         shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
         sampling_defaults=defaults,
+        other_names=other_names(args, name),
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 
 from paredown.cli.options.encoder import add_task_argument, encoder_run_options
+from paredown.cli.options.served_names import other_names
 from paredown.cli.printed import tell
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.serve_until_stopped import Example, freeze, served_name
@@ -83,12 +84,14 @@ def prepare_encoder(
         freeze()
         return executor
 
+    name = served_name(args.name, checkpoint.path)
     state = EncoderState(
-        model_name=served_name(args.name, checkpoint.path),
+        model_name=name,
         model=model,
         worker=EncoderWorker(load, config),
         report=report,
         shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
+        other_names=other_names(args, name),
     )
     return state, _example(model)
 

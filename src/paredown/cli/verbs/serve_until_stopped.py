@@ -3,16 +3,21 @@
 import argparse
 import gc
 import json
+import os
 import signal
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, NoReturn
 
 from paredown.cli.printed import say, say_json, tell
 from paredown.models.hub.hub_source import model_name
-from paredown.serve.app import AnyState, create_app
+from paredown.serve.app import create_app
 from paredown.serve.doors.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
+from paredown.serve.task_state import AnyState
+from paredown.serve.watch.request_log import Form, RequestLog
 from paredown.shell_word import shell_word
 from paredown.shown import shown
 
@@ -27,7 +32,7 @@ def serve_until_stopped(
     once the model is loaded."""
     worker = state.worker
     with listen.open_socket() as sock:
-        url = _url(sock)
+        url = _url(sock, "http" if listen.certificates is None else "https")
 
         def announce() -> None:
             if worker.status == "ready":
@@ -36,12 +41,12 @@ def serve_until_stopped(
                 server.should_exit = True
 
         app = create_app(state, on_worker_change=announce, page=not args.no_page)
-        server: Server = make_server(app, worker, listen)
+        server: Server = make_server(app, worker, listen, log=_request_log(args))
+        server.end_at_once = _end_at_once
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # uvicorn handles SIGTERM and Ctrl-C itself; SIGHUP from a closed terminal is added
-            # here.
-            signal.signal(signal.SIGHUP, server.handle_exit)
-        if not is_loopback(sock.getsockname()[0]):
+            # uvicorn handles SIGTERM and Ctrl-C itself.
+            signal.signal(signal.SIGHUP, server.handle_hangup)
+        if listen.keys is None and not is_loopback(sock.getsockname()[0]):
             tell(f"anyone who can reach {url} can use this model")
         try:
             server.run(sockets=[sock])
@@ -49,6 +54,19 @@ def serve_until_stopped(
             # What is frozen is never let go of: the core would report it as leaked.
             gc.unfreeze()
     return server.stopped_by
+
+
+def _end_at_once(sent: int) -> NoReturn:
+    """Ends the process, without the wait for a step under way that an exit has."""
+    tell("stopped at once: answers under way were cut off")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(128 + sent)
+
+
+def _request_log(args: argparse.Namespace) -> RequestLog | None:
+    form: Form | Literal["off"] = args.log_requests or ("text" if sys.stderr.isatty() else "json")
+    return None if form == "off" else RequestLog(form)
 
 
 def served_name(asked: str | None, path: Path) -> str:
@@ -63,9 +81,9 @@ def freeze() -> None:
     gc.freeze()
 
 
-def _url(sock: socket.socket) -> str:
+def _url(sock: socket.socket, scheme: str) -> str:
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _announce(url: str, model_name: str, example: Example, *, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from paredown.serve.intake.admission import Admission
 from paredown.serve.intake.disconnect import run_until_disconnect
 from paredown.serve.intake.pacer import Breath
 from paredown.serve.state import ServerState
+from paredown.serve.watch.request_record import RequestRecord
 
 # Replies with at most this many log-probabilities and characters are written at once, in 1 ms.
 MAX_INLINE_LOGPROBS = 512
@@ -58,10 +59,14 @@ class Answer:
     async def respond(self, request: Request) -> Response:
         """Returns the reply. If the engine refuses, that is an error status, for streams too. The
         admission is closed once everything is sent, and on any failure."""
+        self._record = RequestRecord.of(request.scope)
         session, close = self._admission.session, self._admission.close
         is_sending = False
         try:
             self._state.worker.submit(session, self._jobs)
+            for job in self._jobs:
+                self._state.answer_stats.note_prompt(len(job.prompt_token_ids))
+                self._record.note_prompt(len(job.prompt_token_ids))
             if self._is_stream:
                 await run_until_disconnect(request.receive, session.start())
                 is_sending = True
@@ -127,6 +132,7 @@ class Answer:
     def _note(self, output: RequestOutput) -> None:
         """Counts an output; raises HttpError for a job that did not finish by itself."""
         self._usage.num_generated_tokens += len(output.token_ids)
+        self._record.note_generated(len(output.token_ids))
         if output.finish_reason == "error" and output.is_request_fault:
             raise HttpError(400, output.error or "the request failed", code="no_token_allowed")
         if output.finish_reason == "error":

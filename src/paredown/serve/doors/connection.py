@@ -52,10 +52,19 @@ _CLOSE = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 
 class Connection(H11Protocol):
     """uvicorn's connection with the timers above. It pauses writing as soon as any byte is left
-    over, so that it holds at most one message of an answer."""
+    over, so that it holds at most one message of an answer. With TLS, `raw` is the transport below
+    its own."""
 
-    def __init__(self, places: Places, turns: Turns, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        places: Places,
+        turns: Turns,
+        *args: Any,
+        raw: asyncio.Transport | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
+        self._raw = raw
         self._places = places
         self._turns = turns
         self._has_place = self._is_turn_due = False
@@ -65,7 +74,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)
+        # A TLS transport would pause at 0 bytes, too.
+        transport.set_write_buffer_limits(high=0 if self._raw is None else 1)
         self._has_place = self._places.take(self, self.client[0] if self.client else "")
         if self._has_place:
             self._watch_head()
@@ -160,7 +170,7 @@ class Connection(H11Protocol):
 
     def give_way(self) -> None:
         """Ends the connection in favour of another one."""
-        if self.transport.get_write_buffer_size():
+        if self._count_untaken_bytes():
             self._cut_off()
         elif self.cycle is None or not self.cycle.response_started:
             self._refuse(_TOO_MANY)
@@ -182,14 +192,18 @@ class Connection(H11Protocol):
             self._set("head", HEAD_TIMEOUT_S, self._refuse, _TOO_LATE)
 
     def _watch_write(self) -> None:
-        self._num_untaken_bytes = self.transport.get_write_buffer_size()
+        self._num_untaken_bytes = self._count_untaken_bytes()
         self._set("write", WRITE_TIMEOUT_S, self._check_write)
 
     def _check_write(self) -> None:
-        if self.transport.get_write_buffer_size() < self._num_untaken_bytes:
+        if self._count_untaken_bytes() < self._num_untaken_bytes:
             self._watch_write()
         else:
             self._cut_off()
+
+    def _count_untaken_bytes(self) -> int:
+        below = 0 if self._raw is None else self._raw.get_write_buffer_size()
+        return self.transport.get_write_buffer_size() + below
 
     def _cut_off(self) -> None:
         """Ends the connection at once. The system must also drop its unsent data, which it would

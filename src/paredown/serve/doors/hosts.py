@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paredown.errors import ConfigError
+from paredown.serve.doors.cross_origin import NO_PAGES, CrossOrigins
 from paredown.serve.errors import HttpError
 from paredown.shown import quoted
 
@@ -55,9 +56,10 @@ class HostCheck:
     """Passes requests that name this server to the application; others get a 403 with the remedy.
     An absolute-form target counts as a name too and is converted to the usual form."""
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts, pages: CrossOrigins = NO_PAGES) -> None:
         self._app = app
         self._hosts = hosts
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -86,13 +88,15 @@ class HostCheck:
                 code="host_not_allowed",
             )
         for origin in origins:
+            if self._pages.allows(origin):
+                continue
             found = _ORIGIN.fullmatch(origin)
             if found is None or not self._hosts.allows(found[1]):
                 return HttpError(
                     403,
                     "a page of another site may not use this server: the request has Origin "
                     f"{quoted(origin, _MAX_SHOWN_CHARS)}. Where that page is yours, start the "
-                    "server with --allowed-host and the name of its host.",
+                    "server with --cors-origin and that origin.",
                     code="origin_not_allowed",
                 )
         return None

@@ -15,6 +15,7 @@ from paredown.serve.encoder_state import EncoderState
 from paredown.serve.errors import HttpError
 from paredown.serve.intake.disconnect import run_until_disconnect
 from paredown.serve.schema.encoder import EncoderRequest
+from paredown.serve.watch.request_record import RequestRecord
 
 T = TypeVar("T")
 # A shorter job ends before it is worth to watch whether its client hangs up.
@@ -39,6 +40,7 @@ async def run_texts(
         job = await state.intake.tokenize(
             request, state.model.tokenizer, size, lambda wanted: make()
         )
+    RequestRecord.of(request.scope).note_prompt(job.num_tokens)
     running = state.worker.run(job, state.tenant(asked.user, request))
     if job.num_tokens <= MAX_UNWATCHED_TOKENS:
         return await running

@@ -73,6 +73,14 @@ class ServerLog(logging.Handler):
         sys.stderr.flush()
 
 
+class _SendsToNobody(logging.Filter):
+    """Drops what asyncio says of each write to a client that has gone: the line of the request says
+    that it was cut off."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.msg != "socket.send() raised exception."
+
+
 def lines_of(record: logging.LogRecord) -> Iterator[str]:
     """Yields a record's line and those of its traceback, each marked so that none passes for
     another record."""
@@ -102,9 +110,10 @@ def tell_left_out() -> None:
 LOG_CONFIG: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"sends": {"()": _SendsToNobody}},
     "handlers": {"server": {"()": lambda: _HANDLER}},
     "loggers": {
-        name: {"handlers": ["server"], "level": "WARNING"}
+        name: {"handlers": ["server"], "level": "WARNING", "filters": ["sends"]}
         for name in ("paredown", "uvicorn", "asyncio")
     },
 }

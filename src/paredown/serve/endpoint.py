@@ -1,0 +1,38 @@
+"""Endpoint: one route, as the application serves it and as /openapi.json tells it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paredown.serve.schema.answers.server import ErrorAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """`body` is the schema of the JSON that it reads, `answer` of that which it answers, or the
+    media type of another answer. Where a body may ask for a stream, `piece` is the schema of an
+    event's data; `error` is that of an answer which is not 200. An open route needs no key."""
+
+    path: str
+    method: Literal["GET", "POST", "DELETE"]
+    run: Callable[[Request], Awaitable[Response]]
+    summary: str
+    answer: type[BaseModel] | str
+    body: type[BaseModel] | None = None
+    piece: type[BaseModel] | None = None
+    error: type[BaseModel] = ErrorAnswer
+    is_open: bool = False
+
+    @property
+    def route(self) -> Route:
+        return Route(self.path, self.run, methods=[self.method])
+
+    @property
+    def told_path(self) -> str:
+        """The path without what Starlette's converters say."""
+        return self.path.replace(":path}", "}")

@@ -1,0 +1,62 @@
+"""RequestLog: writes one line a request, at most MAX_LINES a second; it says how many it left
+out."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal
+
+from paredown.serve.watch.request_line import RequestLine
+
+Form = Literal["json", "text"]
+MAX_LINES = 200
+_PERIOD_S = 1.0
+
+
+class RequestLog:
+    """Belongs to one event loop. `write_line` takes a line with its end; without it lines go to
+    standard error."""
+
+    def __init__(self, form: Form, write_line: Callable[[str], object] | None = None) -> None:
+        self._form = form
+        self._write_line = _to_stderr if write_line is None else write_line
+        self._start_s = time.monotonic()
+        self._num_told = self._num_left_out = 0
+
+    def write(self, line: RequestLine) -> None:
+        self.tell_left_out()
+        if self._num_told >= MAX_LINES:
+            self._num_left_out += 1
+            return
+        self._num_told += 1
+        now = _now()
+        self._write_line((line.as_json(now) if self._form == "json" else line.as_text(now)) + "\n")
+
+    def tell_left_out(self, *, at_once: bool = False) -> None:
+        """Begins a new period where the last is over, or `at_once`, and tells what that left
+        out."""
+        now_s = time.monotonic()
+        if now_s - self._start_s < _PERIOD_S and not at_once:
+            return
+        self._start_s, self._num_told = now_s, 0
+        if self._num_left_out:
+            num, self._num_left_out = self._num_left_out, 0
+            if self._form == "json":
+                line = json.dumps({"time": _now(), "left_out": num}, separators=(",", ":"))
+            else:
+                line = f"{_now()} {num:,} more requests were left out"
+            self._write_line(f"{line}\n")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _to_stderr(line: str) -> None:
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except OSError:  # nobody reads it any more, which must not end a request
+        pass
