@@ -9,6 +9,8 @@ from paredown.models.chat.reasoning_format import ReasoningFormat
 _TAG = r"<[^<>\s]{1,40}>|\[[A-Z_]{1,40}\]"
 _START = re.compile(rf"({_TAG})\s*$")
 _END = re.compile(rf"^\s*({_TAG})")
+# What is no word in a tag, or says which side it stands on.
+_SIDE = re.compile(r"[^\w:]|_|(?i:start|begin|open|end|close)")
 # Pairs that models write though their template leaves the reasoning of earlier turns out.
 _KNOWN = (
     ("<think>", "</think>"),
@@ -51,9 +53,15 @@ def _rendered_marks(probe: Probe) -> tuple[str, str] | None:
             continue
         before, after = text.split(THOUGHT, 1)
         start, end = _START.search(before), _END.search(after)
-        if start and end and start[1] != end[1]:
+        if start and end and _are_pair(start[1], end[1]):
             return start[1], end[1]
     return None
+
+
+def _are_pair(start: str, end: str) -> bool:
+    """Returns whether two tags differ, and only in what says which of them is the first."""
+    words = [_SIDE.sub("", tag) for tag in (start, end)]
+    return start != end and words[0] == words[1] != ""
 
 
 def _known_marks(probe: Probe) -> tuple[str, str] | None:

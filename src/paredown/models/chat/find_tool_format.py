@@ -14,6 +14,7 @@ from typing import Literal
 from paredown.models.chat.find_call_body import FoundCall, find_calls
 from paredown.models.chat.probe import (
     CALLS,
+    KEYS,
     NUMBERED_CALLS,
     TOOLS,
     Probe,
@@ -30,16 +31,24 @@ from paredown.models.chat.tool_format import (
 from paredown.models.chat.turn_event import CallArguments, CallStart, Content
 from paredown.models.chat.turn_parser import TurnParser
 
+# The arguments of a probe as Python prints a dict.
+_PRINTED = f"{{'{KEYS[0]}'"
 _ARGUMENTS_AS: tuple[ArgumentsAs, ...] = ("object", "text")
 
 
 def find_tool_format(probe: Probe) -> ToolFormat | None:
     """Returns the format of calls; None where the template writes no calls, or none that can be
-    read."""
-    for calls, arguments_as, content in product((CALLS, NUMBERED_CALLS), _ARGUMENTS_AS, ("", None)):
+    read. Arguments are given as text where the template refuses objects, or prints them as Python
+    does: one that writes objects in a way that cannot be read writes a text in yet another."""
+    takes_objects = False
+    for arguments_as, calls, content in product(_ARGUMENTS_AS, (CALLS, NUMBERED_CALLS), ("", None)):
         bodies = [
             probe.answer(assistant_calls(calls[:num], arguments_as, content)) for num in (1, 2)
         ]
+        if arguments_as == "object" and bodies[0] is not None:
+            takes_objects = takes_objects or _PRINTED not in bodies[0]
+        elif takes_objects:
+            break
         for found in _formats(bodies, calls):
             form = replace(found, arguments_as=arguments_as)
             if _is_marked(form) and _reads_back(form, bodies, calls):
@@ -68,7 +77,9 @@ def _of_both(one: FoundCall, two: FoundCall) -> ToolFormat:
     """Tells what stands around all calls from what stands around each: the latter is repeated
     between two."""
     if isinstance(two.body, JsonCall) and two.body.is_array:
-        return ToolFormat(body=two.body, section=Around(start=one.before.lstrip(), end=one.after))
+        # Further lines are instructions for the next turn.
+        after = "".join(one.after.splitlines(keepends=True)[:1])
+        return ToolFormat(body=two.body, section=Around(start=one.before.lstrip(), end=after))
     between = two.between
     end = _common_prefix(one.after, between)
     start = _common_suffix(one.before, between[len(end) :])
@@ -85,7 +96,11 @@ def _of_both(one: FoundCall, two: FoundCall) -> ToolFormat:
 
 
 def _is_marked(form: ToolFormat) -> bool:
-    """Returns whether a tag or a bracket begins a call; a name alone would be found in any text."""
+    """Returns whether a tag or a bracket begins a call, since a name alone would be found in any
+    text, and whether nothing of the probe is taken for a marker."""
+    probes = [text for call in CALLS + NUMBERED_CALLS for text in (call.id, call.name)]
+    if any(text in marker for marker in form.markers for text in probes):
+        return False
     return isinstance(form.body, JsonCall) or any(one[0] in "<[" for one in form.triggers)
 
 

@@ -19,6 +19,7 @@ NAMED_FORMATS: dict[str, ToolFormat] = {
     "mistral": ToolFormat(
         body=JsonCall(id_key="id", is_array=True), section=Around(start="[TOOL_CALLS] ")
     ),
+    "granite": ToolFormat(body=JsonCall(is_array=True), section=Around(start="<|tool_call|>")),
     "mistral-names": ToolFormat(
         body=NamedCall(after_name="[ARGS]", id_start="[CALL_ID]"), call=Around(start="[TOOL_CALLS]")
     ),

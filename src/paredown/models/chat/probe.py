@@ -1,6 +1,7 @@
 """Probe: conversations whose names, keys and values are found again in what a template makes."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,11 @@ from paredown.models.chat.tool_format import ArgumentsAs
 from paredown.models.text.chat_templates import ChatTemplates
 
 Message = dict[str, object]
+_TAG = re.compile(r"<[^<>\s]+>")
+_TURN_END = re.compile(
+    r"<[|｜][^<>]*(end.of.(turn|sentence|text)|eo[tms]_id|eom_id|(?<![a-z])eos|im_end)[^<>]*[|｜]>",
+    re.I,
+)
 CONTENT = "Zqcontent7"
 THOUGHT = "Zqthought7"
 USER: Message = {"role": "user", "content": "Zquestion7"}
@@ -28,7 +34,10 @@ class ProbeCall:
         return dict(zip(KEYS, self.values, strict=True))
 
     def as_tool(self) -> Mapping[str, object]:
-        properties = {KEYS[0]: {"type": "string"}, KEYS[1]: {"type": "integer"}}
+        properties = {
+            key: {"type": name, "description": "Zqkey7"}
+            for key, name in zip(KEYS, ("string", "integer"), strict=True)
+        }
         parameters = {"type": "object", "properties": properties, "required": list(KEYS)}
         function = {"name": self.name, "description": "Zqtool7", "parameters": parameters}
         return {"type": "function", "function": function}
@@ -90,7 +99,7 @@ class Probe:
         num = _num_common(before, text)
         if num < len(before):
             num = _before_open_tag(text, num)
-        return text[num:].removesuffix(after)
+        return _without_end(text[num:], after)
 
 
 def assistant_calls(
@@ -101,6 +110,19 @@ def assistant_calls(
         "content": content,
         "tool_calls": [call.as_call(arguments_as) for call in calls],
     }
+
+
+def _without_end(text: str, after: str) -> str:
+    """Returns a turn without what stands behind every turn, or behind this one: a tag that ends
+    others too, or whose name says that it ends a turn."""
+    num = _num_common(after[::-1], text[::-1])
+    shared = after[len(after) - num :]
+    shared = shared if num == len(after) else shared[shared.find("<") :] if "<" in shared else ""
+    text = text.removesuffix(shared)
+    ends = [tag[0] for tag in [_TAG.search(after), _TURN_END.search(text)] if tag is not None]
+    for end in ends:
+        text = text.partition(end)[0]
+    return text
 
 
 def _num_common(first: str, second: str) -> int:

@@ -8,7 +8,7 @@ stands around each call, and one of three forms of a call:
     TaggedCall  add><parameter=a>1</parameter>, with each argument in a tag of its own
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 ArgumentsAs = Literal["object", "text"]
@@ -107,6 +107,17 @@ class ToolFormat:
             for one in found
             if not any(one != other and one.startswith(other) for other in found)
         )
+
+    def without_before(self, mark: str) -> "ToolFormat":
+        """Returns the format without `mark`, and what precedes it, in what stands before calls."""
+        section, call = (
+            replace(
+                one,
+                start=one.start.rpartition(mark)[2].lstrip() if mark in one.start else one.start,
+            )
+            for one in (self.section, self.call)
+        )
+        return replace(self, section=section, call=call)
 
     @property
     def markers(self) -> tuple[str, ...]:

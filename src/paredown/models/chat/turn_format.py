@@ -32,7 +32,10 @@ class TurnFormat:
         if not templates.texts():
             return cls()
         probe = Probe(templates=templates, special_tokens=special_tokens)
-        return cls(tool_format=find_tool_format(probe), reasoning=find_reasoning(probe))
+        found, reasoning = find_tool_format(probe), find_reasoning(probe)
+        if found is not None and reasoning is not None:
+            found = found.without_before(reasoning.end)
+        return cls(tool_format=found, reasoning=reasoning)
 
     @property
     def markers(self) -> tuple[str, ...]:
