@@ -121,7 +121,9 @@ def _without_end(text: str, after: str) -> str:
     text = text.removesuffix(shared)
     ends = [tag[0] for tag in [_TAG.search(after), _TURN_END.search(text)] if tag is not None]
     for end in ends:
-        text = text.partition(end)[0]
+        before, _, _ = text.partition(end)
+        # A template may begin calls with what stands between turns.
+        text = before if CALLS[0].name in before else text
     return text
 
 
