@@ -19,14 +19,17 @@ from paredown.cost.inspection import inspect_model
 from paredown.cost.machines import THIS
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import BatchLoad
-from paredown.errors import ConfigError
+from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.evaluate.pictures.roofline_plot import write_roofline
 from paredown.formats.table import COSTED_FORMATS
+from paredown.models.chat.described import described
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
+from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.run_forms import model_formats, run_forms
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -114,9 +117,12 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         write_roofline(found, subject.name, args.plot)
     if args.json:
-        say_json(found.as_json())
+        say_json({**found.as_json(), "chat": list(subject.chat)})
     else:
-        print_inspection(found, subject.name, make_console())
+        console = make_console()
+        print_inspection(found, subject.name, console)
+        for line in subject.chat:
+            console.print(line, style="dim")
     return 0
 
 
@@ -163,6 +169,8 @@ class _Subject:
     spec: ModelSpec
     formats: ModelFormats
     notes: tuple[str, ...]
+    # How it writes its turns in a chat.
+    chat: tuple[str, ...] = ()
 
 
 def _read(args: argparse.Namespace) -> _Subject:
@@ -192,7 +200,20 @@ def _read(args: argparse.Namespace) -> _Subject:
         spec=checkpoint.spec,
         formats=_formats(args, checkpoint.spec, stored),
         notes=tuple(notes),
+        chat=_chat(checkpoint),
     )
+
+
+def _chat(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Returns how a model that generates writes its turns; nothing without a chat template."""
+    path = checkpoint.path
+    if not checkpoint.spec.generates or not (is_gguf(path) or (path / "tokenizer.json").is_file()):
+        return ()
+    try:
+        tokenizer = Tokenizer.open(path)
+        return described(tokenizer.turn_format) if tokenizer.has_chat_template else ()
+    except (CheckpointError, UnsupportedError) as error:
+        return (f"chats cannot be rendered: {error}",)
 
 
 def _formats(args: argparse.Namespace, spec: ModelSpec, stored: ModelFormats) -> ModelFormats:

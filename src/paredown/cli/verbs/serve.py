@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from paredown.cli.options.answers import add_answer_arguments, sampling_defaults
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
+from paredown.cli.options.chat_format import add_chat_format_arguments, prepare_chat
 from paredown.cli.options.doors import add_doors_arguments, listen_options
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments
@@ -98,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schedule_arguments(parser)
     add_speculation_arguments(parser)
     add_doors_arguments(parser)
+    add_chat_format_arguments(parser)
     add_strangers_arguments(parser)
     add_answer_arguments(parser)
     parser.add_argument(
@@ -134,7 +136,7 @@ def _prepare_generation(
     path, options = checkpoint.path, _run_options(args)
     context = Context(spec=checkpoint.spec, sinks=options.sinks)
     tokenizer = Tokenizer.open(path)
-    tokenizer.prepare_chat()
+    prepare_chat(args, tokenizer)
     proof = None if args.no_verify else read_verification(path)
     report = ModelReport(checkpoint, None if proof is None else proof[0])
     tell_notes(checkpoint.notes)

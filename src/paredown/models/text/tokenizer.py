@@ -20,6 +20,12 @@ from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.models.text.pair_form import PairForm
 from paredown.models.text.token_lengths import max_token_bytes
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
+from paredown.models.text.tokenizer_ends import (
+    asked_ids_around,
+    ids_around,
+    known_ids,
+    named_ids,
+)
 from paredown.models.text.tokenizer_files import (
     TokenizerFiles,
     add_tokens,
@@ -29,9 +35,6 @@ from paredown.models.text.tokenizer_files import (
 )
 from paredown.models.text.tokenizer_library import LONG_TEXT_CHARS as LONG_TEXT_CHARS
 from paredown.models.text.tokenizer_library import AddedToken, TokenizerLibrary
-
-# Larger than any vocabulary; an id without a token never ends a text.
-_MAX_IDS = 1 << 31
 
 
 class Tokenizer:
@@ -59,16 +62,21 @@ class Tokenizer:
         self.cleans_up = files.cleans_up(library.model_kind)
         self.chat_templates = chat_templates
         named = [
-            _known(library, files.special_tokens.get(f"{end}_token")) for end in ("bos", "eos")
+            known_ids(library, files.special_tokens.get(f"{end}_token")) for end in ("bos", "eos")
         ]
-        bos_ids = [*named[0], *_ids(numbered, "bos_token_id")]
+        bos_ids = [*named[0], *named_ids(numbered, "bos_token_id")]
         self.bos_token_id = bos_ids[0] if bos_ids else None
-        starts = [*_ids(numbered, "decoder_start_token_id"), *_ids(numbered, "pad_token_id")]
+        starts = [
+            *named_ids(numbered, "decoder_start_token_id"),
+            *named_ids(numbered, "pad_token_id"),
+        ]
         self.decoder_start_token_id = starts[0] if starts else None
-        self.eos_token_ids = frozenset([*_ids(numbered, "eos_token_id"), *named[1]])
+        self.eos_token_ids = frozenset([*named_ids(numbered, "eos_token_id"), *named[1]])
         self.prompt_prefix, self.prompt_suffix = around
         self.vocab_size = library.vocab_size
         self.token_texts = None if self.cleans_up else _token_texts(library)
+        # Whose control tokens are only text in a chat (models/chat/rendered_chat.py).
+        self.text_of: Collection[str] = TOOL_RESULTS
         # Special tokens that decoding does not skip.
         self._shown: frozenset[int] = frozenset()
 
@@ -91,7 +99,7 @@ class Tokenizer:
         return cls(
             library,
             files,
-            around=_around(library),
+            around=ids_around(library),
             numbered=numbered,
             chat_templates=templates,
         )
@@ -104,7 +112,7 @@ class Tokenizer:
         return cls(
             library,
             files,
-            around=_asked_around(library, files),
+            around=asked_ids_around(library, files),
             numbered=[json.loads(found["generation_config.json"])],
             chat_templates=ChatTemplates(files.config.get("chat_template"), str(path)),
         )
@@ -119,7 +127,7 @@ class Tokenizer:
         """Returns the token before a text that is scored from its first token on: the tokenizer's
         bos_token, else its eos_token, else one that a config names."""
         for name in ("bos_token", "eos_token"):
-            if known := _known(self._library, self._special_tokens.get(name)):
+            if known := known_ids(self._library, self._special_tokens.get(name)):
                 return known[0]
         if self.bos_token_id is not None:
             return self.bos_token_id
@@ -129,7 +137,7 @@ class Tokenizer:
     def eos_token_id(self) -> int | None:
         """Returns the token that ends a text in training: the tokenizer's eos_token, else the
         lowest of `eos_token_ids`."""
-        if known := _known(self._library, self._special_tokens.get("eos_token")):
+        if known := known_ids(self._library, self._special_tokens.get("eos_token")):
             return known[0]
         return min(self.eos_token_ids, default=None)
 
@@ -171,7 +179,7 @@ class Tokenizer:
     def to_json(self) -> str:
         """Returns a tokenizer.json that needs no files beside it."""
         text = self._library.to_json()
-        if _around(self._library) == (self.prompt_prefix, self.prompt_suffix):
+        if ids_around(self._library) == (self.prompt_prefix, self.prompt_suffix):
             return text
         around = self._post_processor()
         return json.dumps(json.loads(text) | {"post_processor": around}, ensure_ascii=False)
@@ -291,13 +299,14 @@ class Tokenizer:
         messages: Sequence[Mapping[str, object]],
         tools: Sequence[Mapping[str, object]] | None = None,
         *,
-        text_of: Collection[str] = TOOL_RESULTS,
+        text_of: Collection[str] | None = None,
         template_values: Mapping[str, object] | None = None,
     ) -> RenderedChat:
         """Does what `render_chat` does, and keeps control tokens apart that clients wrote: in the
-        turns of the roles `text_of`, and in tools if "tools" is among them, they are only text.
-        `encode_rendered` takes the result."""
-        marked = self._control_tokens.mark(messages, tools, text_of)
+        turns of the roles `text_of` (default: the tokenizer's own), and in tools if "tools" is
+        among them, they are only text. `encode_rendered` takes the result."""
+        sources = self.text_of if text_of is None else text_of
+        marked = self._control_tokens.mark(messages, tools, sources)
         text = self.render_chat(marked.messages, marked.tools, template_values=template_values)
         return RenderedChat(text=text, letters=marked.letters)
 
@@ -358,46 +367,3 @@ def _is_special(library: TokenizerLibrary, token_id: int, token: AddedToken) -> 
     """Returns whether decoding skips a token. The library keeps one special even if it is added
     again as ordinary."""
     return token.special or not library.decode([token_id], skip_special_tokens=True)
-
-
-def _known(library: TokenizerLibrary, token: str | None) -> list[int]:
-    token_id = None if token is None else library.token_to_id(token)
-    return [] if token_id is None else [token_id]
-
-
-def _around(library: TokenizerLibrary) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the ids that the post-processor puts before and after a text."""
-    if not library.num_around:
-        return (), ()
-    plain: list[int] = []
-    for text in ("a", " ", "\n"):
-        plain = library.encode(text)
-        if plain:
-            break
-    ids, mask = library.encode_whole(text)
-    num_before = next((i for i, is_added in enumerate(mask) if not is_added), 0)
-    return tuple(ids[:num_before]), tuple(ids[num_before + len(plain) :])
-
-
-def _asked_around(
-    library: TokenizerLibrary, files: TokenizerFiles
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the ids that `add_bos_token` and `add_eos_token` put before and after a text. In a
-    GGUF file these flags decide, whatever its tokenizer says."""
-    bos, eos = (
-        _known(library, files.special_tokens.get(f"{end}_token"))
-        if files.config.get(f"add_{end}_token") is True
-        else []
-        for end in ("bos", "eos")
-    )
-    return tuple(bos), tuple(eos)
-
-
-def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
-    """Returns all ids that the configs name, the first config's first."""
-    ids: list[int] = []
-    for config in configs:
-        value = config.get(name)
-        values = value if isinstance(value, list) else [value]
-        ids += [one for one in values if type(one) is int and 0 <= one < _MAX_IDS]
-    return ids
