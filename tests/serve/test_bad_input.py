@@ -97,7 +97,7 @@ BAD_FIELDS = [
     ({"stream": 1}, "stream"),
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": {"usage": True}}, "stream_options"),
-    ({"echo": True}, "echo"),
+    ({"echo": "yes"}, "echo"),
     ({"suffix": "end"}, "suffix"),
     ({"best_of": 2}, "best_of"),
     ({"presence_penalty": 2.5}, "presence_penalty"),

@@ -11,6 +11,7 @@ from paredown.engine.encode.encoder_worker import EncoderWorker
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import RULES, SamplingParams
 from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
+from paredown.serve.answers.response_cache import ResponseCache
 from paredown.serve.endpoint_table import ENDPOINTS
 from paredown.serve.errors import TYPES
 from paredown.serve.schema import (
@@ -20,17 +21,20 @@ from paredown.serve.schema import (
     generation,
     message,
     strict,
+    tokenize,
 )
 from paredown.serve.watch.answer_metrics import answer_metrics
 from paredown.serve.watch.answer_stats import AnswerStats
 from paredown.serve.watch.encoder_metrics import encoder_metrics
 from paredown.serve.watch.metrics import engine_metrics
+from paredown.serve.watch.response_cache_metrics import response_cache_metrics
 from paredown.serve.watch.utilization_gauges import utilization_metrics
 from tools.reference.page import table
 from tools.reference.source import calls, constant, modules, template
 
 # What a field means. A field without an entry ends the run.
 MEANINGS = {
+    "add_generation_prompt": "end with the beginning of the answer; it cannot be left out",
     "add_special_tokens": "put the tokens before a text that stand before every text",
     "allowed_token_ids": "nothing but these tokens may come",
     "bad_words": "sequences of token ids that may not come",
@@ -39,6 +43,7 @@ MEANINGS = {
     "documents": 'texts, or objects `{"text": ...}`',
     "encoding_format": "numbers, or little-endian float32 in base64",
     "deadline_s": "seconds from arrival to start (`--policy deadline`)",
+    "echo": "repeat the prompt before the answer, with `logprobs` scored",
     "frequency_penalty": "taken off a token's logit for each time it came in the answer",
     "guided_choice": "older name of `structured_outputs` with `choice`",
     "guided_grammar": "older name of `structured_outputs` with `grammar`",
@@ -60,7 +65,9 @@ MEANINGS = {
     "presence_penalty": "taken off the logit of each token that came in the answer",
     "priority": "larger ones first (`--policy priority`)",
     "prompt": "text, texts, token ids, or lists of token ids",
+    "tokenize prompt": "a text; give it or `messages`",
     "encoder prompt": "put before each text in place of the model's own prompts",
+    "prompt_logprobs": "log-probabilities of the prompt's tokens, as vLLM has them; not in streams",
     "prompt_name": "the name of one of the model's prompts",
     "query": "the text that documents are compared with",
     "prompt_cache_key": "accepted, has no effect",
@@ -68,6 +75,8 @@ MEANINGS = {
     "repetition_penalty": "divides the logits of tokens in prompt and answer",
     "response_format": "`json_schema` with a schema, `json_object` or `text` "
     "([structured output](structured_output.md))",
+    "return_token_ids": "tell the tokens of prompt and answer, too",
+    "return_token_strs": "tell each token as the vocabulary writes it, too",
     "return_documents": "whether results repeat their documents",
     "safety_identifier": "accepted, has no effect",
     "seed": "same seed, same answer; answer i of `n` has seed + i",
@@ -82,6 +91,8 @@ MEANINGS = {
     "temperature": "0 is greedy, larger values flatten the distribution",
     "text_1": "a text that is compared with all of the other field, or one for each of them",
     "text_2": "the texts that it is compared with",
+    "timings": "tell how long queue, prompt and answer took",
+    "tokens": "ids of tokens",
     "top_k": "keep the k likeliest tokens; 0 keeps all",
     "top_logprobs": "the likeliest tokens too; needs `logprobs`",
     "top_n": "results at most",
@@ -98,9 +109,13 @@ DEFAULTS = {
     "n": "1",
     "priority": "0",
     "stream": "false",
-    "add_special_tokens": "true",
+    "add_special_tokens": "true; /tokenize of `messages`: false",
     "encoding_format": "float",
     "return_documents": "false",
+    "return_token_ids": "false",
+    "return_token_strs": "false",
+    "echo": "false",
+    "timings": "false, or as `--timings` says",
     "truncate": "refuse; rerank: end",
     "user": "one tenant for all",
 }
@@ -128,6 +143,8 @@ def blocks() -> dict[str, str]:
         "fields of both": _fields(generation.Generation),
         "fields of completions": _fields(completion.CompletionRequest, but=generation.Generation),
         "fields of chat": _fields(chat.ChatRequest, but=generation.Generation),
+        "fields of tokenize": _fields(tokenize.TokenizeRequest, owner="tokenize"),
+        "fields of detokenize": _fields(tokenize.DetokenizeRequest),
         "fields of encoders": _fields(encoder.EncoderRequest),
         "fields of embeddings": _encoder_fields(encoder.EmbeddingRequest),
         "fields of rerank": _encoder_fields(encoder.RerankRequest),
@@ -270,6 +287,7 @@ def _metrics() -> Iterator[tuple[str, str, str]]:
         *engine_metrics(cast(Engine, _Numbers())),
         *answer_metrics(AnswerStats()),
         *utilization_metrics(Utilization(memory=0.0, arithmetic=0.0)),
+        *response_cache_metrics(ResponseCache(1), 1),
     ]
     for metric in metrics:
         aliases = ", ".join(f"`{one.full_name}`" for one in metric.aliases)

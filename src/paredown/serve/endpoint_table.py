@@ -7,6 +7,7 @@ from paredown.serve.endpoint import Endpoint
 from paredown.serve.endpoints.chat import chat
 from paredown.serve.endpoints.classify import classify
 from paredown.serve.endpoints.completions import complete
+from paredown.serve.endpoints.detokenize import detokenize
 from paredown.serve.endpoints.embeddings import embed
 from paredown.serve.endpoints.messages import count_message_tokens, create_message
 from paredown.serve.endpoints.models import list_models, show_model
@@ -20,6 +21,7 @@ from paredown.serve.endpoints.stored_responses import (
     list_input_items,
     show_response,
 )
+from paredown.serve.endpoints.tokenize import tokenize
 from paredown.serve.openapi.document import openapi_document
 from paredown.serve.schema.answers.chat import ChatCompletion, ChatCompletionChunk
 from paredown.serve.schema.answers.completion import Completion
@@ -50,6 +52,7 @@ from paredown.serve.schema.answers.server import (
     Report,
     Version,
 )
+from paredown.serve.schema.answers.tokens import Tokens, TokensText
 from paredown.serve.schema.chat import ChatRequest
 from paredown.serve.schema.completion import CompletionRequest
 from paredown.serve.schema.encoder import (
@@ -60,6 +63,7 @@ from paredown.serve.schema.encoder import (
 )
 from paredown.serve.schema.messages import MessageRequest, PromptOfMessage
 from paredown.serve.schema.response import PromptOfResponse, ResponseRequest
+from paredown.serve.schema.tokenize import DetokenizeRequest, TokenizeRequest
 from paredown.serve.watch.metrics import CONTENT_TYPE, show_metrics
 
 
@@ -129,6 +133,22 @@ ENDPOINTS = (
         run=show_model,
         answer=Model,
         summary="the same for that name, or 404",
+    ),
+    Endpoint(
+        method="POST",
+        path="/tokenize",
+        run=tokenize,
+        body=TokenizeRequest,
+        answer=Tokens,
+        summary="the tokens of a text or a conversation, as vLLM answers",
+    ),
+    Endpoint(
+        method="POST",
+        path="/detokenize",
+        run=detokenize,
+        body=DetokenizeRequest,
+        answer=TokensText,
+        summary="the text of tokens, as vLLM answers",
     ),
     Endpoint(
         method="POST",

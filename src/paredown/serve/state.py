@@ -18,7 +18,9 @@ from paredown.engine.worker import Worker
 from paredown.models.chat.rendered_chat import RenderedChat
 from paredown.models.chat.turn_format import TurnFormat
 from paredown.models.text.fill_in_middle import FillInMiddle
+from paredown.serve.answers.response_cache import ResponseCache
 from paredown.serve.answers.token_parts import Parts, TokenParts
+from paredown.serve.answers.usage import UsageDetails
 from paredown.serve.caller import Caller
 from paredown.serve.intake.grammars import ServerGrammars
 from paredown.serve.intake.intake import Intake
@@ -94,6 +96,11 @@ class ServerState:
     # Whether a client only finds its own prefixes in the cache.
     isolates_prefixes: bool = False
     shows_exact_metrics: bool = False
+    # Whether each answer has its times, asked for or not.
+    tells_timings: bool = False
+    response_cache: ResponseCache | None = None
+    # The least time between two messages of a stream: what comes meanwhile goes together.
+    event_interval_s: float = 0.004
     coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     responses: ResponseStore = field(default_factory=ResponseStore)
     answer_stats: AnswerStats = field(default_factory=AnswerStats)
@@ -130,6 +137,19 @@ class ServerState:
         """Returns who owns what a request stores: whoever has its key. Without keys an id that
         nobody can guess is all that it takes."""
         return Caller.of(request).key_name
+
+    @property
+    def usage_details(self) -> UsageDetails:
+        """Returns what an answer may tell of its work. What the prefix cache and drafts from
+        earlier answers found is told only where it is the caller's own, or all may know."""
+        tells_prefixes = self.isolates_prefixes or self.shows_exact_metrics
+        engine = self.worker.engine
+        speculator = None if engine is None else engine.speculator
+        return UsageDetails(
+            tells_prefixes=tells_prefixes,
+            tells_drafts=speculator is not None
+            and (tells_prefixes or speculator.config.kind != "suffix"),
+        )
 
     def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
         """Returns the parts of that format, one table for all its answers."""

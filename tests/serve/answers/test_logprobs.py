@@ -10,10 +10,11 @@ from paredown.engine.request_output import RequestOutput
 from paredown.executors.sampler import Logprobs, TokenLogprob
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.answers.chat_format import ChatFormat
+from paredown.serve.answers.completion_format import CompletionFormat
 from paredown.serve.answers.logprobs import LogprobRows
 from paredown.serve.answers.piece import Piece
 from paredown.serve.answers.turn_reader import PlainReader
-from paredown.serve.endpoints.completions import CompletionFormat, _encode
+from paredown.serve.endpoints.completions import _encode
 from paredown.serve.intake.side_thread import Wanted
 
 
@@ -45,12 +46,13 @@ def test_bytes_of_a_character(is_whole: bool, tmp_path: Path) -> None:
     ids = tokenizer.encode("😀!")
     parts = [ids] if is_whole else [[one] for one in ids]
     made = pieces(tokenizer, [66], parts)
-    content = [row for one in made for row in ChatFormat().chunk_choice(one)["logprobs"]["content"]]
+    choices = [next(ChatFormat().chunk_choices(one)) for one in made]
+    content = [row for one in choices for row in one["logprobs"]["content"]]
     assert [row["bytes"] for row in content] == [[240], [159], [152], [128], [33]]
     assert [row["token"] for row in content] == ["\ufffd"] * 4 + ["!"]
     assert [row["top_logprobs"][0]["bytes"] for row in content] == [row["bytes"] for row in content]
     assert all(row["top_logprobs"][1]["logprob"] == -9999.0 for row in content)
-    found = [CompletionFormat().chunk_choice(one)["logprobs"] for one in made]
+    found = [next(CompletionFormat().chunk_choices(one))["logprobs"] for one in made]
     assert [one for part in found for one in part["text_offset"]] == [0, 0, 0, 0, 1]
     names = ["bytes:\\xf0", "bytes:\\x9f", "bytes:\\x98", "bytes:\\x80", "!"]
     assert [one for part in found for one in part["tokens"]] == names
@@ -64,7 +66,8 @@ def test_spaces_of_words(is_whole: bool, tmp_path: Path) -> None:
     tokenizer = Tokenizer.open(write_folder(tmp_path, sentence_piece()))
     parts = [[7, 6, 7]] if is_whole else [[7], [6], [7]]
     found = [
-        CompletionFormat().chunk_choice(one)["logprobs"] for one in pieces(tokenizer, [7], parts)
+        next(CompletionFormat().chunk_choices(one))["logprobs"]
+        for one in pieces(tokenizer, [7], parts)
     ]
     assert [one for part in found for one in part["tokens"]] == [" to", "to", " to"]
     assert [one for part in found for one in part["text_offset"]] == [0, 3, 5]

@@ -3,10 +3,10 @@ import json
 from fakes.toy_executor import ToyTokenizer
 from paredown.serve.answers import token_parts
 from paredown.serve.answers.chat_format import ChatFormat, told_token
+from paredown.serve.answers.completion_format import CompletionFormat
 from paredown.serve.answers.json_stream import to_json
 from paredown.serve.answers.logprobs import LogprobToken
 from paredown.serve.answers.token_parts import TokenParts
-from paredown.serve.endpoints.completions import CompletionFormat
 
 TEXTS = ["a", "", '"', "\\", "é\n", '"logprob":0.5', "\x00", "😀", b"\xc3", b"\xff\xfe"]
 

@@ -129,7 +129,7 @@ def test_only_allowed_tools_are_shown(client):
 def test_the_first_delta_of_a_call_names_it_and_later_ones_go_on(client, monkeypatch):
     client.say(*cuts(call("add", a=1, b=2), "<tool_call>")[2])
     # Slower than its reader, which gets each token by itself.
-    monkeypatch.setattr(client.server.engine.executor, "delay_s", 0.003)
+    monkeypatch.setattr(client.server.engine.executor, "delay_s", 0.006)
     told = [
         one for delta in deltas(client.chunks(tools=[ADD])) for one in delta.get("tool_calls", ())
     ]

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.serve.errors import HttpError
@@ -42,6 +42,11 @@ def told(fields, model=CompletionRequest, **base) -> tuple[str, str]:
             {"prompt": "A", "temperature": "1"},
             "temperature",
             "temperature: should be a number (saw: '1')",
+        ),
+        (
+            {"prompt": "A", "stream": True, "stream_options": {"include_obfuscation": True}},
+            "stream_options",
+            "stream_options.include_obfuscation: should be false (saw: true)",
         ),
         ({"prompt": "A", "stream": 1}, "stream", "stream: should be true or false (saw: 1)"),
         ({"prompt": "A", "n": 200}, "n", "n: input should be less than or equal to 128 (saw: 200)"),
@@ -85,6 +90,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["prompt", "stop", "logit_bias", "bad_words", "metadata"]), VALUES)
 def test_the_place_is_one_in_the_body(field, value):
     found = refusal({"prompt": "A"} | {field: value})

@@ -4,7 +4,11 @@ import argparse
 import signal
 from dataclasses import replace
 
-from paredown.cli.options.answers import add_answer_arguments, sampling_defaults
+from paredown.cli.options.answers import (
+    add_answer_arguments,
+    response_cache,
+    sampling_defaults,
+)
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.chat_format import add_chat_format_arguments, prepare_chat
 from paredown.cli.options.doors import add_doors_arguments, listen_options
@@ -203,6 +207,8 @@ def _state(
         shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
         sampling_defaults=defaults,
         other_names=other_names(args, name),
+        tells_timings=args.timings,
+        response_cache=response_cache(args),
     )
 
 

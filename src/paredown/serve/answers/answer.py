@@ -3,7 +3,7 @@
 Endpoints differ in the Format alone, which writes both.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,10 +16,12 @@ from paredown.serve.answers.format import Format
 from paredown.serve.answers.json_stream import json_stream
 from paredown.serve.answers.logprobs import LogprobRows
 from paredown.serve.answers.piece import Piece
+from paredown.serve.answers.response_cache import Recording, replayed
 from paredown.serve.answers.sse import event_stream
 from paredown.serve.answers.turn_reader import PlainReader, TurnReader
 from paredown.serve.answers.usage import Usage
 from paredown.serve.answers.whole_answer import WholeAnswer
+from paredown.serve.caller import Caller
 from paredown.serve.errors import HttpError, as_http_error
 from paredown.serve.intake.admission import Admission
 from paredown.serve.intake.disconnect import run_until_disconnect
@@ -30,11 +32,15 @@ from paredown.serve.watch.request_record import RequestRecord
 # Replies with at most this many log-probabilities and characters are written at once, in 1 ms.
 MAX_INLINE_LOGPROBS = 512
 MAX_INLINE_CHARS = 2**17
+# How often outputs are collected for a reply that is sent as a whole.
+WHOLE_INTERVAL_S = 0.05
+# Says whether an answer came from the response cache: hit, miss, or none where it never does.
+CACHE_HEADER = "x-response-cache"
 
 
 class Answer:
-    """One request's answer. `make_reader` gives each answer its reader, and `headers` go with the
-    reply."""
+    """One request's answer. `make_reader` gives each answer its reader, `headers` go with the
+    reply. `num_echoed_chars` counts what the reply repeats of its prompts."""
 
     def __init__(
         self,
@@ -46,15 +52,18 @@ class Answer:
         stream: bool,
         make_reader: Callable[[], TurnReader] = PlainReader,
         headers: Mapping[str, str] | None = None,
+        num_echoed_chars: int = 0,
     ) -> None:
         self._state = state
+        self._num_echoed_chars = num_echoed_chars
         self._shape = shape
         self._jobs = jobs
         self._admission = admission
         self._is_stream = stream
         self._readers = [make_reader() for job in jobs for _ in range(job.params.n)]
         self._headers = headers
-        self._usage = Usage(sum(len(job.prompt_token_ids) for job in jobs))
+        self._usage = Usage.of(jobs, state.usage_details)
+        self._recording: Recording | None = None
 
     async def respond(self, request: Request) -> Response:
         """Returns the reply. If the engine refuses, that is an error status, for streams too. The
@@ -63,49 +72,71 @@ class Answer:
         session, close = self._admission.session, self._admission.close
         is_sending = False
         try:
-            self._state.worker.submit(session, self._jobs)
+            headers = {**(self._headers or {}), **self._submit(session, Caller.of(request).scope)}
             for job in self._jobs:
-                self._state.answer_stats.note_prompt(len(job.prompt_token_ids))
                 self._record.note_prompt(len(job.prompt_token_ids))
+                if not self._usage.is_kept:
+                    self._state.answer_stats.note_prompt(len(job.prompt_token_ids))
             if self._is_stream:
                 await run_until_disconnect(request.receive, session.start())
                 is_sending = True
-                return event_stream(self._batches(session), close=close, headers=self._headers)
+                return event_stream(self._batches(session), close=close, headers=headers)
             answers = await run_until_disconnect(request.receive, self._whole(session))
             pieces = self._shape.whole(answers, self._logprob_rows(), self._counted())
-            if _is_short(answers):
+            if _is_short(answers, self._num_echoed_chars):
                 text = "".join(pieces)
-                return Response(text, media_type="application/json", headers=self._headers)
+                return Response(text, media_type="application/json", headers=headers)
             is_sending = True
             paced = self._state.intake.pacer.pieces(pieces)
-            return json_stream(paced, close=close, headers=self._headers)
+            return json_stream(paced, close=close, headers=headers)
         finally:
             if not is_sending:
                 close()
 
+    def _submit(self, session: Session, caller: str) -> dict[str, str]:
+        """Hands the jobs to the engine, or their kept answers to the session. Returns the headers
+        that tell which."""
+        cache = self._state.response_cache
+        if cache is None:
+            self._state.worker.submit(session, self._jobs)
+            return {}
+        key, kept = cache.find(self._jobs, caller)
+        if kept is not None:
+            session.deliver(replayed(self._jobs, kept))
+            self._usage.is_kept = True
+            return {CACHE_HEADER: "hit"}
+        if key is not None:
+            self._recording = Recording(cache, key, len(self._readers))
+        self._state.worker.submit(session, self._jobs)
+        return {CACHE_HEADER: "none" if key is None else "miss"}
+
     async def _whole(self, session: Session) -> list[WholeAnswer]:
         answers = [WholeAnswer(i, reader) for i, reader in enumerate(self._readers)]
-        async for number, output in session.outputs():
-            self._note(output)
-            answers[number].add(output)
+        async for batch in session.batches(WHOLE_INTERVAL_S):
+            for number, output in batch:
+                self._note(number, output)
+                answers[number].add(output)
         return answers
 
     async def _batches(self, session: Session) -> AsyncIterator[list[Event]]:
-        """Yields the events of each batch of outputs, cut where they take long to write."""
+        """Yields the events of each batch of outputs, cut where they are long or take long to
+        write."""
         shape, rows, breath = self._shape, self._logprob_rows(), Breath()
         events, pieces = shape.begin(), dict[int, Piece]()
         try:
-            async for batch in session.batches():
+            async for batch in session.batches(self._state.event_interval_s):
                 breath.begin()
                 for number, output in batch:
-                    self._note(output)
+                    self._note(number, output)
                     piece = pieces.setdefault(number, Piece(number))
                     piece.add(output, rows[number], self._readers[number])
-                    if breath.is_over:
-                        yield [*events, *self._written(pieces)]
+                    await breath.take()
+                for event in self._written(pieces):
+                    events.append(event)
+                    if breath.is_over or len(event.data) >= MAX_INLINE_CHARS:
+                        yield events
                         events = []
                         await breath.take()
-                events += self._written(pieces)
                 if not session.num_unfinished:
                     events += shape.end(self._counted())
                 if events:
@@ -115,11 +146,14 @@ class Answer:
             fault = error if isinstance(error, HttpError) else as_http_error(error)
             yield [*events, *self._written(pieces), *shape.fail(fault)]
 
-    def _written(self, pieces: dict[int, Piece]) -> Iterable[Event]:
-        """Returns the events of the pieces, and forgets the pieces."""
+    def _written(self, pieces: dict[int, Piece]) -> Iterator[Event]:
+        """Yields the events of the pieces, and forgets the pieces but those of which nothing can be
+        told yet."""
         told = [piece for piece in pieces.values() if not piece.is_empty]
-        pieces.clear()
-        return [event for piece in told for event in self._shape.add(piece)]
+        for piece in told:
+            del pieces[piece.number]
+        for piece in told:
+            yield from self._shape.add(piece)
 
     def _logprob_rows(self) -> list[LogprobRows]:
         tokenizer = self._state.tokenizer
@@ -129,10 +163,12 @@ class Answer:
             for _ in range(job.params.n)
         ]
 
-    def _note(self, output: RequestOutput) -> None:
+    def _note(self, number: int, output: RequestOutput) -> None:
         """Counts an output; raises HttpError for a job that did not finish by itself."""
-        self._usage.num_generated_tokens += len(output.token_ids)
+        self._usage.add(number, output)
         self._record.note_generated(len(output.token_ids))
+        if self._recording is not None:
+            self._recording.add(number, output)
         if output.finish_reason == "error" and output.is_request_fault:
             raise HttpError(400, output.error or "the request failed", code="no_token_allowed")
         if output.finish_reason == "error":
@@ -147,8 +183,8 @@ class Answer:
         return usage
 
 
-def _is_short(answers: Sequence[WholeAnswer]) -> bool:
+def _is_short(answers: Sequence[WholeAnswer], num_more_chars: int) -> bool:
     return (
-        sum(one.logprobs.num_tokens for one in answers) <= MAX_INLINE_LOGPROBS
-        and sum(one.num_chars for one in answers) <= MAX_INLINE_CHARS
+        sum(one.num_logprobs for one in answers) <= MAX_INLINE_LOGPROBS
+        and sum(one.num_chars for one in answers) + num_more_chars <= MAX_INLINE_CHARS
     )

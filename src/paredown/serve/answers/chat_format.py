@@ -36,12 +36,12 @@ class ChatFormat:
         delta = {"role": "assistant", "content": ""}
         return {"index": number, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def chunk_choice(self, piece: Piece) -> Body:
+    def chunk_choices(self, piece: Piece) -> Iterator[Body]:
         rows: list[Body] = [
             {**told_token(row.chosen), "top_logprobs": [told_token(one) for one in row.top]}
             for row in piece.logprobs
         ]
-        return {
+        yield {
             "delta": self._delta(piece.number, piece.events),
             "index": piece.number,
             "logprobs": {"content": rows, "refusal": None} if rows else None,

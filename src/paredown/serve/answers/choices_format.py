@@ -20,7 +20,8 @@ DONE = Event("[DONE]")
 
 class Choice(Protocol):
     """An endpoint's form of a choice. `choice_json` yields that of a whole reply in pieces, and
-    `token_parts` the JSON around each token's log-probability."""
+    `token_parts` the JSON around each token's log-probability. `chunk_choices` yields what a piece
+    becomes in a stream: one choice, or several where it is long."""
 
     id_prefix: str
     whole_object: str
@@ -32,22 +33,29 @@ class Choice(Protocol):
 
     def token_parts(self, text: str | bytes) -> Parts: ...
 
-    def chunk_choice(self, piece: Piece) -> Body: ...
+    def chunk_choices(self, piece: Piece) -> Iterator[Body]: ...
 
     def opening(self, number: int) -> Body | None: ...
 
 
 class ChoicesFormat:
     """One request's answers, each with a number. `tells_usage` adds a last event with the counts
-    to a stream."""
+    to a stream, and `tells_timings` has times at the end."""
 
     def __init__(
-        self, state: ServerState, choice: Choice, *, num_answers: int, tells_usage: bool
+        self,
+        state: ServerState,
+        choice: Choice,
+        *,
+        num_answers: int,
+        tells_usage: bool,
+        tells_timings: bool = False,
     ) -> None:
         self._state = state
         self._choice = choice
         self._num_answers = num_answers
         self._tells_usage = tells_usage
+        self._tells_timings = tells_timings or state.tells_timings
         self._id = f"{choice.id_prefix}-{secrets.token_hex(16)}"
         self._created_s = int(time.time())
         self._before, self._after = self._around(choice.chunk_object)
@@ -58,15 +66,15 @@ class ChoicesFormat:
         openings = map(self._choice.opening, range(self._num_answers))
         return [self._chunk(one) for one in openings if one is not None]
 
-    def add(self, piece: Piece) -> list[Event]:
-        return [self._chunk(self._choice.chunk_choice(piece))]
+    def add(self, piece: Piece) -> Iterator[Event]:
+        return map(self._chunk, self._choice.chunk_choices(piece))
 
     def end(self, usage: Usage) -> list[Event]:
-        if not self._tells_usage:
+        counts = self._counts(usage, tells_usage=self._tells_usage)
+        if not counts:
             return [DONE]
         before, after = self._around(self._choice.chunk_object)
-        counts = to_json(usage.body())
-        return [Event(f'{before}[]{after[:-1]},"usage":{counts}}}'), DONE]
+        return [Event(f"{before}[]{after[:-1]},{to_json(counts)[1:]}"), DONE]
 
     def fail(self, error: HttpError) -> list[Event]:
         return [Event.of(error.body()), DONE]
@@ -82,7 +90,14 @@ class ChoicesFormat:
             if answer.number:
                 yield ","
             yield from choice.choice_json(answer, own_rows, parts)
-        yield "]" + after[:-1] + ',"usage":' + to_json(usage.body()) + "}"
+        yield f"]{after[:-1]},{to_json(self._counts(usage))[1:]}"
+
+    def _counts(self, usage: Usage, *, tells_usage: bool = True) -> Body:
+        """Returns the last fields of a reply, or of a stream."""
+        counts: Body = {"usage": usage.body()} if tells_usage else {}
+        if self._tells_timings:
+            counts["timings"] = usage.timings()
+        return counts
 
     def _chunk(self, choice: Body) -> Event:
         return Event(f"{self._before}[{to_json(choice)}]{self._after}")

@@ -1,6 +1,6 @@
 """Format: how one API writes an answer, as a stream of events and as a whole."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from paredown.serve.answers.event import Event
@@ -19,7 +19,7 @@ class Format(Protocol):
         """Returns the events before the first piece."""
         ...
 
-    def add(self, piece: Piece) -> list[Event]:
+    def add(self, piece: Piece) -> Iterable[Event]:
         """Returns the events of a piece; those of an answer come in order."""
         ...
 

@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 from paredown.serve.answers.piece_stream import PieceStream
 
+# Made once: json.dumps makes one at each call, which takes longer than to encode an event.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 
 def json_stream(
     pieces: AsyncIterator[list[str]],
@@ -25,4 +28,4 @@ async def _encoded(pieces: AsyncIterator[list[str]]) -> AsyncIterator[bytes]:
 
 def to_json(value: object) -> str:
     """Returns `value` in the format of starlette's JSONResponse."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)

@@ -13,7 +13,10 @@ class WholeAnswer:
     def __init__(self, number: int, reader: TurnReader) -> None:
         self.number = number
         self.turn = Turn()
+        self.token_ids: list[int] = []
         self.logprobs = PackedLogprobs()
+        # Those of all prompt tokens but the first.
+        self.prompt_logprobs = PackedLogprobs()
         self.finish_reason: str | None = None
         # The stop string that ended the answer.
         self.stop: str | None = None
@@ -28,6 +31,11 @@ class WholeAnswer:
     def num_chars(self) -> int:
         return self.turn.num_chars
 
+    @property
+    def num_logprobs(self) -> int:
+        """Returns how many log-probabilities there are, those of the prompt among them."""
+        return self.logprobs.num_tokens + self.prompt_logprobs.num_tokens
+
     def as_piece(self) -> Piece:
         """Returns the answer as if it had come in one piece, without log-probabilities."""
         piece = Piece(self.number)
@@ -37,6 +45,9 @@ class WholeAnswer:
 
     def add(self, output: RequestOutput) -> None:
         self.turn.add(self._reader.read(output))
+        self.token_ids += output.token_ids
         if output.logprobs:
             self.logprobs.extend(output.logprobs)
+        if output.prompt_logprobs:
+            self.prompt_logprobs = PackedLogprobs.of(output.prompt_logprobs)
         self.finish_reason, self.stop = self._reader.finish_reason(output), output.stop

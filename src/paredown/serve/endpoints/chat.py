@@ -26,7 +26,11 @@ async def _prepare(request: Request) -> Answer:
     state.check_model(asked.model)
     turn = await prepare_chat(state, request, asked, params)
     shape = ChoicesFormat(
-        state, ChatFormat(), num_answers=params.n, tells_usage=asked.includes_usage
+        state,
+        ChatFormat(),
+        num_answers=params.n,
+        tells_usage=asked.includes_usage,
+        tells_timings=bool(asked.timings),
     )
     return Answer(
         state,

@@ -1,7 +1,6 @@
-"""POST /v1/completions: continues plain text."""
+"""POST /v1/completions: continues plain text, and scores it."""
 
 import logging
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,20 +13,18 @@ from paredown.engine.worker import Job
 from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.serve.answers.answer import Answer
 from paredown.serve.answers.choices_format import ChoicesFormat
-from paredown.serve.answers.json_stream import to_json
-from paredown.serve.answers.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
-from paredown.serve.answers.piece import Piece
-from paredown.serve.answers.token_parts import Parts, TokenParts
-from paredown.serve.answers.usage import Body
-from paredown.serve.answers.whole_answer import WholeAnswer
+from paredown.serve.answers.completion_format import CompletionFormat
+from paredown.serve.answers.echo import Echo, echo
 from paredown.serve.errors import ClientGoneError, HttpError
 from paredown.serve.intake.admission import Admission
 from paredown.serve.intake.side_thread import Wanted
-from paredown.serve.schema.completion import read_completion
+from paredown.serve.schema.completion import CompletionRequest, read_completion
 from paredown.serve.state import ServerState
 from paredown.serve.task_state import generation_state
 
 LOGGER = logging.getLogger(__name__)
+# Each token of a prompt stands for at least a byte of it, and no character has more.
+MAX_CHAR_BYTES = 4
 
 
 async def complete(request: Request) -> Response:
@@ -36,7 +33,7 @@ async def complete(request: Request) -> Response:
 
 
 async def _prepare(request: Request) -> Answer:
-    """Prepares the answer. When it returns, it keeps none of the texts."""
+    """Prepares the answer. When it returns, it keeps none of the texts but those to be echoed."""
     state = generation_state(request)
     read = partial(read_completion, state.sampling_defaults)
     asked, params = await state.intake.read(request, read, state.max_positions)
@@ -48,24 +45,27 @@ async def _prepare(request: Request) -> Answer:
     service = state.service(asked.service(), request, len(given) * params.n)
     size = sum(len(prompt) for prompt in given if isinstance(prompt, str))
     size += len(given) * len(asked.suffix or "")
-    encode = partial(
-        _encode,
-        state,
-        given,
-        suffix=asked.suffix or None,
-        surrounds=asked.add_special_tokens is not False,
-    )
-    admission = Admission(state, len(given), params)
+    admission = Admission(state, len(given), params, _most_prompt_tokens(state, given))
     try:
         await state.grammars.compile(params.grammar)
-        prompts = await state.intake.tokenize(
-            request, state.tokenizer, size, lambda wanted: encode(wanted=wanted)
+        prompts, echoes = await state.intake.tokenize(
+            request, state.tokenizer, size, partial(_read_prompts, state, asked)
+        )
+        choice = CompletionFormat(
+            state.tokenizer,
+            prompts=prompts if asked.return_token_ids else (),
+            echoes=echoes,
+            num_choices=params.n,
+            num_top=asked.logprobs,
+            num_prompt_top=asked.prompt_logprobs,
+            tells_token_ids=bool(asked.return_token_ids),
         )
         shape = ChoicesFormat(
             state,
-            CompletionFormat(),
+            choice,
             num_answers=len(prompts) * params.n,
             tells_usage=asked.includes_usage,
+            tells_timings=bool(asked.timings),
         )
         return Answer(
             state,
@@ -73,6 +73,7 @@ async def _prepare(request: Request) -> Answer:
             [Job(prompt, params, service) for prompt in prompts],
             admission=admission,
             stream=bool(asked.stream),
+            num_echoed_chars=params.n * sum(len(one.text) for one in echoes),
         )
     except BaseException:
         admission.close()
@@ -97,6 +98,31 @@ def _ending_in_gap(params: SamplingParams, gap: FillInMiddle) -> SamplingParams:
     if params.ignore_eos:
         return params
     return replace(params, stop_token_ids=(*params.stop_token_ids, *gap.end_ids))
+
+
+def _most_prompt_tokens(state: ServerState, given: list[str | list[int]]) -> int:
+    """Returns how many tokens the prompts may come to."""
+    sizes = (len(one) * MAX_CHAR_BYTES if isinstance(one, str) else len(one) for one in given)
+    return sum(min(size + 1, state.max_positions) for size in sizes)
+
+
+def _read_prompts(
+    state: ServerState, asked: CompletionRequest, wanted: Wanted
+) -> tuple[list[list[int]], list[Echo]]:
+    """Returns the prompts as tokens, and what is echoed of each."""
+    given = asked.prompts
+    surrounds = asked.add_special_tokens is not False
+    prompts = _encode(state, given, wanted, suffix=asked.suffix or None, surrounds=surrounds)
+    echoes = list[Echo]()
+    for prompt, token_ids in zip(given, prompts, strict=True):
+        if not asked.echo:
+            break
+        if wanted.is_gone:
+            raise ClientGoneError
+        text = prompt if isinstance(prompt, str) else None
+        places_tokens = asked.logprobs is not None
+        echoes.append(echo(state.tokenizer, text, token_ids, places_tokens=places_tokens))
+    return prompts, echoes
 
 
 def _encode(
@@ -134,97 +160,3 @@ def _encode(
             LOGGER.warning("a prompt begins with what is put before it: it is there twice")
         encoded.append(token_ids)
     return encoded
-
-
-class CompletionFormat:
-    """Formats a choice, which looks the same in a whole reply and in pieces."""
-
-    id_prefix = "cmpl"
-    whole_object = "text_completion"
-    chunk_object = "text_completion"
-
-    def opening(self, number: int) -> Body | None:
-        return None
-
-    def chunk_choice(self, piece: Piece) -> Body:
-        return {
-            "index": piece.number,
-            "text": piece.text,
-            "logprobs": _logprobs(piece) if piece.logprobs else None,
-            "finish_reason": piece.finish_reason,
-        }
-
-    def choice_json(
-        self, answer: WholeAnswer, rows: LogprobRows, parts: TokenParts
-    ) -> Iterator[str]:
-        yield to_json({"index": answer.number, "text": answer.text})[:-1] + ',"logprobs":'
-        if answer.logprobs:
-            yield from _logprobs_json(answer, rows, parts)
-        else:
-            yield "null"
-        yield f',"finish_reason":{to_json(answer.finish_reason)}}}'
-
-    def token_parts(self, text: str | bytes) -> Parts:
-        return to_json(_name(LogprobToken(text, 0.0))) + ":", ""
-
-
-def _logprobs(piece: Piece) -> Body:
-    """Returns the log-probabilities; `text_offset` counts the answer's characters before each
-    token."""
-    return {
-        "tokens": [_name(row.chosen) for row in piece.logprobs],
-        "token_logprobs": [row.chosen.logprob for row in piece.logprobs],
-        "top_logprobs": [_by_name(row.top) for row in piece.logprobs],
-        "text_offset": [row.start for row in piece.logprobs],
-    }
-
-
-def _logprobs_json(answer: WholeAnswer, rows: LogprobRows, parts: TokenParts) -> Iterator[str]:
-    """Yields the JSON of `_logprobs` in pieces. Each list has an entry for every row."""
-    packed, numbers = answer.logprobs, range(len(answer.logprobs))
-    names, starts = [], []
-    for i in numbers:
-        placed = rows.place(packed.row(i)[0][0])
-        names.append(parts.write(placed.text)[0])
-        starts.append(placed.start)
-        yield ""  # a turn for others
-    yield '{"tokens":['
-    for i in numbers:
-        yield ("," if i else "") + names[i][:-1]
-    yield '],"token_logprobs":['
-    for i in numbers:
-        yield ("," if i else "") + repr(max(packed.row(i)[1][0], LOWEST_LOGPROB))
-    yield '],"top_logprobs":['
-    for i in numbers:
-        yield ("," if i else "") + _by_name_json(*packed.row(i), names[i], parts)
-    yield '],"text_offset":['
-    for i in numbers:
-        yield ("," if i else "") + str(starts[i])
-    yield "]}"
-
-
-def _by_name_json(
-    token_ids: Sequence[int], logprobs: Sequence[float], chosen: str, parts: TokenParts
-) -> str:
-    """Returns the JSON of `_by_name`; the first token is the chosen one."""
-    chosen_id, found = token_ids[0], dict[str, float]()
-    for token_id, logprob in zip(token_ids[1:], logprobs[1:], strict=True):
-        name = chosen if token_id == chosen_id else parts[token_id][0]
-        found.setdefault(name, max(logprob, LOWEST_LOGPROB))
-    return "{" + ",".join([f"{name}{logprob!r}" for name, logprob in found.items()]) + "}"
-
-
-def _by_name(top: list[LogprobToken]) -> dict[str, float]:
-    """Returns the best log-probability for each name; special tokens share the empty name."""
-    found: dict[str, float] = {}
-    for one in top:
-        found.setdefault(_name(one), one.logprob)
-    return found
-
-
-def _name(one: LogprobToken) -> str:
-    """Returns the token's text, or its bytes in the OpenAI API's notation if it cuts a
-    character."""
-    if isinstance(one.text, str):
-        return one.text
-    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in one.text)

@@ -63,9 +63,14 @@ async def prepare_chat(
 
 async def count_tokens(state: ServerState, request: Request, asked: ChatRequest) -> int:
     """Returns how many tokens the prompt of a chat has. Raises what `prepare_chat` raises."""
+    return len(await encode_chat(state, request, asked))
+
+
+async def encode_chat(state: ServerState, request: Request, asked: ChatRequest) -> list[int]:
+    """Returns the tokens of the prompt of a chat. Raises what `prepare_chat` raises."""
     check_chat(state, len(asked.messages))
     chat = await _rendered(state, request, asked, asked.tool_use())
-    return len(await _encoded(state, request, chat))
+    return await _encoded(state, request, chat)
 
 
 def check_chat(state: ServerState, num_messages: int) -> None:

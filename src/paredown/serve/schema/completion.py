@@ -15,12 +15,16 @@ DEFAULT_COMPLETION_TOKENS = 16
 
 
 class CompletionRequest(Generation):
-    """The body of POST /v1/completions. `suffix` is the text after the answer."""
+    """The body of POST /v1/completions. `max_tokens` 0 reads the prompts, and scores them with
+    `echo` and `logprobs`. `suffix` is the text after the answer."""
 
     prompt: str | Texts | TokenIds | TokenSequences
     suffix: str | None = None
+    echo: bool | None = None
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     add_special_tokens: bool | None = None
+    return_token_ids: bool | None = None
 
     @field_validator("prompt", mode="before")
     @classmethod
@@ -45,6 +49,14 @@ class CompletionRequest(Generation):
     def params(self, defaults: SamplingDefaults) -> SamplingParams:
         """Returns how tokens are drawn. Raises ParameterError, and HttpError for what does not go
         together."""
+        if self.prompt_logprobs is not None and self.stream:
+            raise HttpError(
+                400,
+                "prompt_logprobs has no place in a stream; use echo and logprobs, or stream false",
+                param="prompt_logprobs",
+            )
+        if self.suffix and self.echo:
+            raise HttpError(400, "suffix and echo do not go together; leave out one", param="echo")
         if self.suffix and not all(isinstance(prompt, str) for prompt in self.prompts):
             raise HttpError(
                 400, "suffix needs a prompt that is text, not token ids", param="suffix"
@@ -52,10 +64,14 @@ class CompletionRequest(Generation):
         max_tokens = self.max_tokens
         if max_tokens is None:
             max_tokens = defaults.max_tokens or DEFAULT_COMPLETION_TOKENS
+        of_prompt = [self.prompt_logprobs] if self.prompt_logprobs is not None else []
+        if self.echo and self.logprobs is not None:
+            of_prompt.append(self.logprobs)
         return self.sampling_params(
             defaults,
             max_tokens=max_tokens,
             logprobs=self.logprobs,
+            prompt_logprobs=max(of_prompt, default=None),
         )
 
 

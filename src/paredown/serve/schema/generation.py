@@ -92,6 +92,7 @@ class Generation(Structure):
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    timings: bool | None = None
     user: Label | None = None
     priority: int | None = None
     deadline_s: float | None = None

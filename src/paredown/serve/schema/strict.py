@@ -17,7 +17,6 @@ MAX_FIELDS = 64
 NO_OPS: dict[str, tuple[object, ...]] = {
     "audio": (None,),
     "best_of": (None, 1),
-    "echo": (None, False),
     "function_call": (None, "none"),
     "functions": (None, []),
     "modalities": (None, ["text"]),

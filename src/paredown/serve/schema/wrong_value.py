@@ -27,6 +27,7 @@ _KINDS = {
     "model_type": "an object",
     "string_type": "a string",
 }
+_LITERAL = "literal_error"
 # Fields whose integers are token ids.
 _OF_TOKEN_IDS = frozenset({"prompt", "input", "stop_token_ids", "allowed_token_ids", "bad_words"})
 _TOKEN_ID = "a token id, which is an integer"
@@ -81,7 +82,7 @@ def _progress(place: Place) -> tuple[list[int], int]:
 
 def _wanted(errors: Sequence[ErrorDetails], field: str | int) -> str:
     """Returns what a value should be; where kinds of a union all fail at it, any of them."""
-    kinds = [_kind(one, field) for one in errors if one["type"] in _KINDS]
+    kinds = [_kind(one, field) for one in errors if one["type"] in (*_KINDS, _LITERAL)]
     if not kinds or len(kinds) < len(errors):
         return errors[0]["msg"][:1].lower() + errors[0]["msg"][1:]
     listed = list(dict.fromkeys(kinds))
@@ -89,6 +90,9 @@ def _wanted(errors: Sequence[ErrorDetails], field: str | int) -> str:
 
 
 def _kind(error: ErrorDetails, field: str | int) -> str:
+    if error["type"] == _LITERAL:
+        expected = str(error["ctx"]["expected"])
+        return {"True": "true", "False": "false"}.get(expected, expected)
     kind = _KINDS[error["type"]]
     return _TOKEN_ID if kind == "an integer" and field in _OF_TOKEN_IDS else kind
 

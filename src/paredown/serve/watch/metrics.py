@@ -20,6 +20,7 @@ from paredown.serve.watch.answer_metrics import REQUEST_STEP, answer_metrics
 from paredown.serve.watch.encoder_metrics import encoder_metrics
 from paredown.serve.watch.histogram_metric import HistogramMetric
 from paredown.serve.watch.metric import Alias, Metric, Values, counter, gauge, total, vllm
+from paredown.serve.watch.response_cache_metrics import response_cache_metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 DRAFT_STEP = 1024
@@ -40,6 +41,8 @@ async def show_metrics(request: Request) -> Response:
         metrics += engine_metrics(state.worker.engine)
         metrics += answer_metrics(state.answer_stats)
         metrics += state.utilization.gauges(state.worker.engine.meter.sums())
+        if state.response_cache is not None:
+            metrics += response_cache_metrics(state.response_cache, REQUEST_STEP)
     if not state.shows_exact_metrics:
         metrics = [one.coarse(state.coarse_numbers) for one in metrics]
     text = "".join(f"{line}\n" for one in metrics for line in one.lines(state.model_name))

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from paredown.serve.schema.answers.completion import Usage
+from paredown.serve.schema.answers.usage import Timings, Usage
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -46,6 +46,7 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    timings: Timings | None = None
 
 
 class Delta(BaseModel):
@@ -69,3 +70,4 @@ class ChatCompletionChunk(BaseModel):
     model: str
     choices: list[ChunkChoice]
     usage: Usage | None = None
+    timings: Timings | None = None

@@ -4,15 +4,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from paredown.serve.schema.answers.usage import Timings, Usage
+
 FinishReason = Literal["stop", "length"]
-
-
-class Usage(BaseModel):
-    """Counts of tokens; each prompt counts once, however many answers it has."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
 
 
 class CompletionLogprobs(BaseModel):
@@ -24,11 +18,25 @@ class CompletionLogprobs(BaseModel):
     text_offset: list[int]
 
 
+class RankedLogprob(BaseModel):
+    """`rank` is null for a token that is none of the likeliest."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
 class CompletionChoice(BaseModel):
+    """The last three fields come where they were asked for. `prompt_logprobs` has an object from
+    token ids for each token of the prompt; for the first it is null."""
+
     index: int
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: FinishReason | None
+    prompt_logprobs: list[dict[str, RankedLogprob] | None] | None = None
+    prompt_token_ids: list[int] | None = None
+    token_ids: list[int] | None = None
 
 
 class Completion(BaseModel):
@@ -40,3 +48,4 @@ class Completion(BaseModel):
     model: str
     choices: list[CompletionChoice]
     usage: Usage | None = None
+    timings: Timings | None = None
