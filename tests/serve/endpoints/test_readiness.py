@@ -5,6 +5,7 @@ import threading
 import paredown
 from drivers.running_server import NUM_PAGES, SPEC, running_server
 from fakes.toy_executor import ToyExecutor
+from paredown.engine.schedule.step_plan import StepPlan
 
 BODY = {"model": "toy", "prompt": "x", "max_tokens": 3}
 
@@ -45,6 +46,18 @@ def test_not_ready_while_a_step_hangs():
         asking.start()
         server.wait_until(lambda: probe(server, "/ready") == (503, "stalled"))
         executor.may_go_on.set()
+        asking.join(10)
+        assert probe(server, "/ready") == (200, "ready")
+
+
+def test_not_ready_while_steps_compute_nothing_though_a_request_waits():
+    with running_server(stall_s=0.05) as server:
+        scheduler = server.engine.scheduler
+        schedule, scheduler.schedule = scheduler.schedule, StepPlan
+        asking = threading.Thread(target=lambda: server.client.post("/v1/completions", json=BODY))
+        asking.start()
+        server.wait_until(lambda: probe(server, "/ready") == (503, "stalled"))
+        scheduler.schedule = schedule
         asking.join(10)
         assert probe(server, "/ready") == (200, "ready")
 

@@ -3,15 +3,16 @@ value asks for nothing."""
 
 from collections.abc import Iterator, Mapping
 
-from paredown.engine.sampling.field_rules import Integer, Number, Rule
 from paredown.engine.sampling.sampling_params import RULES
 from paredown.engine.schedule.service import MAX_DEADLINE_S, MAX_PRIORITY
 from paredown.serve.openapi.rule_schema import Schema, limited, rule_schema
 from paredown.serve.schema import encoder, strict
-from paredown.serve.schema.completion import MAX_PROMPTS
+from paredown.serve.schema.completion import MAX_PROMPTS, CompletionRequest
 from paredown.serve.schema.encoder import MAX_TEXTS, EncoderRequest
 from paredown.serve.schema.generation import Generation
 from paredown.serve.schema.message import Message
+from paredown.serve.schema.messages import PromptOfMessage
+from paredown.serve.schema.response import PromptOfResponse
 from paredown.serve.schema.strict import Strict
 
 NoOps = Mapping[str, tuple[object, ...]]
@@ -21,13 +22,13 @@ NO_OPS_OF: Mapping[type[Strict], NoOps] = {
     EncoderRequest: encoder.NO_OPS,
     Message: strict.MESSAGE_NO_OPS,
 }
-# Fields under another name than the setting that they fill, and those of Service.
-_FIELD_RULES: Mapping[str, Rule] = {
-    **RULES,
-    "max_completion_tokens": RULES["max_tokens"],
-    "top_logprobs": RULES["logprobs"],
-    "priority": Integer(low=-MAX_PRIORITY, high=MAX_PRIORITY, remedy=""),
-    "deadline_s": Number(low=0, high=MAX_DEADLINE_S, above=True, remedy=""),
+# Limits of fields: of settings, also under another name, and of Service.
+_FIELD_LIMITS: Mapping[str, Schema] = {
+    **{name: rule_schema(rule) for name, rule in RULES.items()},
+    "max_completion_tokens": rule_schema(RULES["max_tokens"]),
+    "top_logprobs": rule_schema(RULES["logprobs"]),
+    "priority": {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY},
+    "deadline_s": {"exclusiveMinimum": 0, "maximum": MAX_DEADLINE_S},
 }
 # Lists that are counted before they are looked at: no entry is no question.
 _LISTS: Mapping[str, int] = {
@@ -61,10 +62,10 @@ def _of_body(schema: Schema, kind: type[Strict]) -> Schema:
 
 
 def _told(name: str, field: Mapping[str, object], kind: type[Strict]) -> Schema:
-    if name in _LISTS:
+    if name in _LISTS and issubclass(kind, EncoderRequest | CompletionRequest):
         return _counted(field, _LISTS[name])
-    if issubclass(kind, Generation) and name in _FIELD_RULES:
-        return limited(field, rule_schema(_FIELD_RULES[name]))
+    if issubclass(kind, Generation | PromptOfResponse | PromptOfMessage) and name in _FIELD_LIMITS:
+        return limited(field, _FIELD_LIMITS[name])
     return dict(field)
 
 
