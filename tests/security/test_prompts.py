@@ -165,7 +165,7 @@ def test_a_full_queue_is_said_before_anything_is_tokenized():
                 with httpx.Client(base_url=server.url) as client:
                     fields = {"prompt": prompt, "n": 2, "max_tokens": 1}
                     reply = client.post("/v1/completions", json=fields)
-                assert reply.status_code == 429
+                assert reply.status_code == 429, reply.text
                 assert reply.headers["Retry-After"] == "1"
             assert not tokenizer.encoded
 

@@ -85,7 +85,7 @@ class ReasoningText(Strict):
 
 
 class ReasoningItem(_Item):
-    """What a model thought before. Models read the content, or else the summary; what is encrypted
+    """Reasoning of an earlier turn. Models read the content, or else the summary; what is encrypted
     is another server's."""
 
     type: Literal["reasoning"]
@@ -159,7 +159,7 @@ def as_messages(items: list[Item]) -> list[Message]:
 
 
 class _AssistantTurn:
-    """What an assistant says in one message."""
+    """The message of an assistant that is being put together."""
 
     def __init__(self) -> None:
         self.reasoning = ""

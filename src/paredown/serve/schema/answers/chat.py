@@ -26,10 +26,28 @@ class ChatLogprobs(BaseModel):
     refusal: None
 
 
+class CalledFunctionBody(BaseModel):
+    """`arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallBody(BaseModel):
+    id: str
+    type: Literal["function"]
+    function: CalledFunctionBody
+
+
 class AnswerMessage(BaseModel):
+    """Reasoning stands under both names that clients read."""
+
     role: Literal["assistant"]
     content: str | None
     refusal: str | None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCallBody] | None = None
 
 
 class ChatChoice(BaseModel):
@@ -49,11 +67,28 @@ class ChatCompletion(BaseModel):
     timings: Timings | None = None
 
 
+class FunctionDelta(BaseModel):
+    name: str | None = None
+    arguments: str
+
+
+class ToolCallDelta(BaseModel):
+    """A piece of the call number `index`; the first one has its id and name."""
+
+    index: int
+    id: str | None = None
+    type: Literal["function"] | None = None
+    function: FunctionDelta
+
+
 class Delta(BaseModel):
     """The fields that a piece adds to; a field left out adds nothing."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCallDelta] | None = None
 
 
 class ChunkChoice(BaseModel):
