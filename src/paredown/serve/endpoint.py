@@ -1,7 +1,7 @@
 """Endpoint: one route, as the application serves it and as /openapi.json tells it."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel
@@ -16,7 +16,8 @@ from paredown.serve.schema.answers.server import ErrorAnswer
 class Endpoint:
     """`body` is the schema of the JSON that it reads, `answer` of that which it answers, or the
     media type of another answer. Where a body may ask for a stream, `piece` is the schema of an
-    event's data; `error` is that of an answer which is not 200. An open route needs no key."""
+    event's data; `error` is that of an answer which is not 200. `query` has the
+    schemas of parameters in the URL. An open route needs no key."""
 
     path: str
     method: Literal["GET", "POST", "DELETE"]
@@ -26,6 +27,7 @@ class Endpoint:
     body: type[BaseModel] | None = None
     piece: type[BaseModel] | None = None
     error: type[BaseModel] = ErrorAnswer
+    query: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     is_open: bool = False
 
     @property

@@ -17,6 +17,7 @@ from paredown.serve.endpoints.rerank import rerank
 from paredown.serve.endpoints.responses import count_input_tokens, respond
 from paredown.serve.endpoints.score import score
 from paredown.serve.endpoints.stored_responses import (
+    MAX_LIMIT,
     delete_response,
     list_input_items,
     show_response,
@@ -81,6 +82,7 @@ ENDPOINTS = (
         path="/health",
         run=health,
         answer=Health,
+        error=Health,
         summary="200 where requests are answered, 503 while loading or stuck",
         is_open=True,
     ),
@@ -89,6 +91,7 @@ ENDPOINTS = (
         path="/ready",
         run=ready,
         answer=Health,
+        error=Health,
         summary="the same, and 503 once the server was told to stop",
         is_open=True,
     ),
@@ -190,6 +193,7 @@ ENDPOINTS = (
         path="/v1/responses/{id}",
         run=show_response,
         answer=ResponseBody,
+        query={"stream": {"const": False}},
         summary="a response that was stored, with `store`",
     ),
     Endpoint(
@@ -204,6 +208,11 @@ ENDPOINTS = (
         path="/v1/responses/{id}/input_items",
         run=list_input_items,
         answer=InputItems,
+        query={
+            "after": {"type": "string"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
+            "order": {"enum": ["asc", "desc"]},
+        },
         summary="the items that it was asked with",
     ),
     Endpoint(

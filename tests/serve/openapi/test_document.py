@@ -1,5 +1,7 @@
 """/openapi.json against OpenAPI's own schema, and against what the server takes and answers."""
 
+import threading
+
 import jsonschema
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -82,6 +84,19 @@ def test_a_body_that_fits_is_taken_and_another_is_refused(name, body, server):
 def server():
     with running_server() as running:
         yield running
+
+
+def test_a_probe_that_finds_no_model_fits_too():
+    may_load = threading.Event()
+    load = lambda engine: (may_load.wait(20), engine)[1]  # noqa: E731
+    with running_server(load=load, wait=False) as server:
+        for path in ("/health", "/ready"):
+            reply = server.client.get(path)
+            assert reply.status_code == 503
+            told = DOCUMENT["paths"][path]["get"]["responses"]["503"]["content"]
+            schema = {**told["application/json"]["schema"], "components": DOCUMENT["components"]}
+            assert jsonschema.Draft202012Validator(schema).is_valid(reply.json())
+        may_load.set()
 
 
 def test_answers_of_generation_fit_what_is_told_of_them(server):

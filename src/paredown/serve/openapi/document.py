@@ -70,17 +70,25 @@ def _operation(endpoint: Endpoint, has_keys: bool) -> dict[str, Any]:
         "summary": endpoint.summary,
         "responses": _responses(endpoint, needs_key=has_keys and not endpoint.is_open),
     }
-    parameters = [part[1:-1] for part in endpoint.told_path.split("/") if part.startswith("{")]
-    if parameters:
-        found["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in parameters
-        ]
+    if parameters := _parameters(endpoint):
+        found["parameters"] = parameters
     if endpoint.body is not None:
         found["requestBody"] = {"required": True, "content": {_JSON: _schema(endpoint.body)}}
     if has_keys:
         found["security"] = [] if endpoint.is_open else [{name: []} for name in _SECURITY]
     return found
+
+
+def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    names = [part[1:-1] for part in endpoint.told_path.split("/") if part.startswith("{")]
+    text = {"type": "string"}
+    return [
+        *({"name": name, "in": "path", "required": True, "schema": text} for name in names),
+        *(
+            {"name": name, "in": "query", "required": False, "schema": schema}
+            for name, schema in endpoint.query.items()
+        ),
+    ]
 
 
 def _name(endpoint: Endpoint) -> str:
@@ -101,7 +109,7 @@ def _responses(endpoint: Endpoint, *, needs_key: bool) -> dict[str, Any]:
         content["text/event-stream"] = {"schema": {"type": "string", "description": text}}
     statuses = {*_ANY, *(_WITH_BODY if endpoint.body is not None else ())}
     if "{" in endpoint.path:
-        statuses.add(404)
+        statuses |= {400, 404}
     if needs_key:
         statuses.add(401)
     for status in sorted(statuses):
