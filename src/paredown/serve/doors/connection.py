@@ -33,6 +33,8 @@ KEEP_ALIVE_S = 30
 # The system takes no byte until about a third of its buffer (SEND_BUFFER_BYTES) is free. A client
 # that reads less than a few hundred bytes a second therefore counts as reading nothing.
 WRITE_TIMEOUT_S = 20.0
+# How long a TLS connection that ends waits for its client's goodbye, which many never send.
+GOODBYE_S = 0.5
 # The system's buffer for an unread answer; the system doubles this value.
 SEND_BUFFER_BYTES = 64 * 1024
 MAX_HEAD_BYTES = 16 * 1024
@@ -139,6 +141,16 @@ class Connection(H11Protocol):
             super().send_400_response(msg)
         else:
             self._cut_off()
+        self._part()
+
+    def shutdown(self) -> None:
+        """Ends the connection once it is idle; uvicorn calls it when the server stops."""
+        super().shutdown()
+        self._part()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._part()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -146,8 +158,9 @@ class Connection(H11Protocol):
             self.transport.close()
         # uvicorn's own timer would stop at the body's next byte, even if more is missing.
         elif self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
-            self._set("rest", REST_TIMEOUT_S, self.transport.close)
+            self._set("rest", REST_TIMEOUT_S, self._close)
         self._note()
+        self._part()
 
     def pause_writing(self) -> None:
         """Handles data that were not taken at once."""
@@ -170,12 +183,12 @@ class Connection(H11Protocol):
 
     def give_way(self) -> None:
         """Ends the connection in favour of another one."""
-        if self._count_untaken_bytes():
+        if self._count_untaken_bytes() or self.transport.is_closing():
             self._cut_off()
         elif self.cycle is None or not self.cycle.response_started:
             self._refuse(_TOO_MANY)
         else:
-            self.transport.close()
+            self._close()
 
     def _note(self) -> None:
         """Reports whether it waits for its client, and since when for a head."""
@@ -225,7 +238,23 @@ class Connection(H11Protocol):
     def _refuse(self, head: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(head + _CLOSE)
-            self.transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._part()
+
+    def _part(self) -> None:
+        """Ends a TLS connection that was closed, as soon as the client has all bytes."""
+        if self._raw is not None and self.transport.is_closing():
+            self._set("goodbye", GOODBYE_S, self._check_goodbye)
+
+    def _check_goodbye(self) -> None:
+        assert self._raw is not None
+        if self._count_untaken_bytes():
+            self._part()
+        else:
+            self._raw.abort()
 
 
 def health_alone(app: ASGIApp) -> ASGIApp:
