@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from paredown.models.resolve import resolve_model
 from tools.conformance.outcome import Outcome, read_outcomes
 from tools.conformance.report import SuiteReport, as_json, markdown, plain, reports
 from tools.conformance.run_suite import ROOT, run_suite
@@ -20,6 +19,7 @@ from tools.conformance.work import Work
 # Programs of their own, each with the folder that it is given.
 PROGRAMS = {
     "json-schema": ("tools.conformance.json_schema_suite", "JSON-Schema-Test-Suite"),
+    "templates": ("tools.conformance.template_formats", "llama.cpp/models/templates"),
 }
 
 
@@ -59,7 +59,6 @@ def _run_suites(
         for name in names:
             work = Work(
                 folder=Path(temporary),
-                model=resolve_model(options.model).resolve(),
                 outcomes=Path(temporary) / f"{name}.jsonl",
                 suite=name,
             )
@@ -99,7 +98,6 @@ def _options() -> argparse.Namespace:
         "--suite", action="append", default=[], choices=[*SUITES, *PROGRAMS], help="only these"
     )
     parser.add_argument("--select", default="", help="tests whose names hold this", metavar="TEXT")
-    parser.add_argument("--model", help="a folder in place of the built-in model")
     parser.add_argument("--json", action="store_true", help="print JSON, with every test")
     parser.add_argument("--markdown", type=Path, help="write the tables there", metavar="FILE")
     return parser.parse_args()

@@ -63,7 +63,7 @@ class ServerPool:
             process.wait()
 
     def _started(self, service: Service) -> subprocess.Popen[str]:
-        folder = service.model.folder(self._work.model, self._work.folder)
+        folder = service.model.folder(self._work.folder)
         generates = ("--max-answer-tokens", str(ANSWER_TOKENS))
         kind = ("--task", "embed", "--any-dimensions") if service.model.is_encoder else generates
         command = ["serve", str(folder), "--json", "--port", "0", "--name", service.name]
@@ -82,14 +82,13 @@ class ServerPool:
     def _ready_url(self, process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None
         line = process.stdout.readline()
-        if not line:
+        told = json.loads(line) if line else {}
+        if "url" not in told:
             process.wait()
             with self._log("r") as log:
-                words = log.read()[-2000:]
+                words = line or log.read()[-2000:]
             raise RuntimeError(f"the server did not start (exit {process.returncode}): {words}")
-        url = json.loads(line)["url"]
-        assert isinstance(url, str)
-        return url
+        return str(told["url"])
 
     def _log(self, mode: str) -> IO[str]:
         return (self._work.folder / "server.log").open(mode, encoding="utf-8")

@@ -10,11 +10,9 @@ _PREFIX = "PAREDOWN_CONFORMANCE_"
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """A run's own folder for models and logs, the folder of the model that is served, the file
-    that outcomes are written to, and the name of the suite that runs."""
+    """A run's own folder for models and logs, the file of outcomes, and the suite that runs."""
 
     folder: Path
-    model: Path
     outcomes: Path
     suite: str
 
@@ -30,7 +28,6 @@ class Work:
 
         return cls(
             folder=Path(value("folder")),
-            model=Path(value("model")),
             outcomes=Path(value("outcomes")),
             suite=value("suite"),
         )

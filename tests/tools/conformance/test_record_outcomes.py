@@ -7,8 +7,6 @@ from tools.conformance.stale_rows import stale_rows
 from tools.conformance.suites import SUITES
 from tools.conformance.work import Work
 
-from paredown.models.resolve import resolve_model
-
 SUITE = SUITES["llama.cpp"]
 TESTS = """
 import pytest
@@ -46,7 +44,6 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     (unit / "test_infill.py").write_text(UNIMPORTABLE)
     work = Work(
         folder=tmp_path_factory.mktemp("work"),
-        model=resolve_model(None),
         outcomes=folder / "outcomes.jsonl",
         suite=SUITE.name,
     )

@@ -17,6 +17,8 @@ _API = "tests/api_resources"
 _VARIABLE = "TEST_API_BASE_URL"
 _STORED = LeftOut(rule=Rule.ROUTE, what="chat completions that are stored")
 _DELETED = LeftOut(rule=Rule.ROUTE, what="deleting models")
+_CANCELLED = LeftOut(rule=Rule.ROUTE, what="/responses/{id}/cancel, for the background")
+_COMPACT = LeftOut(rule=Rule.ROUTE, what="/responses/compact")
 _ALL = ("method", "raw_response", "streaming_response", "path_params")
 _LIST = ("method", "raw_response", "streaming_response")
 
@@ -49,6 +51,13 @@ LEFT_OUT = LeftOutTable(
             _STORED,
         ),
         **_rows("test_models.py", "Models", {"delete": _ALL}, _DELETED),
+        **_rows("test_responses.py", "Responses", {"cancel": _ALL}, _CANCELLED),
+        **_rows(
+            "test_responses.py",
+            "Responses",
+            {"compact": _LIST, "compact_with_all_params": ("method",)},
+            _COMPACT,
+        ),
     }
 )
 SUITE = Suite(

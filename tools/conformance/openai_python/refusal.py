@@ -28,7 +28,7 @@ def refusal(error: BaseException) -> str | None:
 def _refused_field(error: openai.BadRequestError) -> str | None:
     request = error.response.request
     route = request.url.path.removeprefix(_BASE)
-    fields = _fields(request.content)
+    fields = {*_fields(request.content), *request.url.params}
     name = error.param
     if name is None or name not in error.message:
         return None

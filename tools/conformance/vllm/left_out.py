@@ -16,6 +16,7 @@ _CALLS = LeftOut(rule=Rule.WORDS, what="that the model chooses to call a functio
 _THINKS = LeftOut(rule=Rule.WORDS, what="that the model thinks before it answers")
 _JSON = LeftOut(rule=Rule.WORDS, what="that the model extracts what the prompt says")
 _ENDS = LeftOut(rule=Rule.WORDS, what="that answers to one prompt differ in length")
+_DIFFER = LeftOut(rule=Rule.WORDS, what="that two answers differ, and end within so many tokens")
 _COUNTS = LeftOut(rule=Rule.WORDS, what="token counts of its test model")
 
 _FILES: dict[str, LeftOut] = {
@@ -104,15 +105,25 @@ _CHAT: dict[str, LeftOut | None] = {
     "test_more_than_one_prompt_logprobs_chat": _PROMPT_LOGPROBS,
     "test_single_chat_session": _COUNTS,
     "test_chat_completion_stream_options": _USAGE,
+    "test_structured_outputs_choice_chat": _DIFFER,
+    "test_structured_outputs_json_chat": _DIFFER,
+    "test_structured_outputs_regex_chat": _DIFFER,
     "test_response_format_json_object": _ANSWER,
     "test_response_format_json_schema": _ANSWER,
     "test_complex_message_content": _ANSWER,
     "test_invocations": LeftOut(rule=Rule.ROUTE, what="/invocations"),
 }
 _FUNCTIONS: dict[str, LeftOut | None] = {
-    f"test_function_tool_use[{thinking}-auto-{stream}-Qwen/Qwen3-0.6B]": _CALLS
-    for thinking in (True, False)
-    for stream in (True, False)
+    **{
+        f"test_function_tool_use[False-auto-{stream}-Qwen/Qwen3-0.6B]": _CALLS
+        for stream in (True, False)
+    },
+    **{
+        f"test_function_tool_use[True-{choice}-{stream}-Qwen/Qwen3-0.6B]": _THINKS
+        for choice in ("auto", "required", "tool_choice2")
+        for stream in (True, False)
+    },
+    "test_named_tool_use": _DIFFER,
 }
 _COMPLETION: dict[str, LeftOut | None] = {
     "test_single_completion": _COUNTS,
@@ -144,6 +155,7 @@ _RESPONSES_STATE: dict[str, LeftOut | None] = {
 }
 _RESPONSES_CALLS: dict[str, LeftOut | None] = {
     "test_function_tool_use[auto-Qwen/Qwen3-1.7B]": _CALLS,
+    "test_function_tool_use[required-Qwen/Qwen3-1.7B]": _THINKS,
     "test_function_calling_with_streaming_expected_arguments": _CALLS,
     "test_function_calling_with_streaming_forced_tool_choice[auto-Qwen/Qwen3-1.7B]": _CALLS,
 }

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -55,9 +54,7 @@ class Platform:
 
 def get_tokenizer(tokenizer_name: str = "", **settings: Any) -> PreTrainedTokenizerFast:
     """Returns the tokenizer of the model that is served, whatever name is asked for."""
-    work = Work.found()
-    folder = ServedModel().folder(work.model, work.folder)
-    tokenizer = AutoTokenizer.from_pretrained(Path(folder))
+    tokenizer = AutoTokenizer.from_pretrained(ServedModel().folder(Work.found().folder))
     assert isinstance(tokenizer, PreTrainedTokenizerFast)
     return tokenizer
 
