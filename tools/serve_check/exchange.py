@@ -99,8 +99,10 @@ async def _read(reader: asyncio.StreamReader) -> Reply:
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     if headers.get("transfer-encoding") == "chunked":
         body, is_whole = _dechunked(await reader.read(-1))
-    else:
+    elif "content-length" in headers:
         body, is_whole = await reader.readexactly(int(headers["content-length"])), True
+    else:
+        body, is_whole = await reader.read(-1), True
     return Reply(status=int(first.split()[1]), headers=headers, body=body, is_whole=is_whole)
 
 

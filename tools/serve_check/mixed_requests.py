@@ -72,7 +72,7 @@ def mixed_requests(seed: int, num: int) -> Iterator[MixedRequest]:
         yield maker(draw)
 
 
-def text_of(draw: random.Random, most: int = 24) -> str:
+def text_of(draw: random.Random, most: int = 10) -> str:
     return " ".join(draw.choices(WORDS, k=draw.randint(1, most)))
 
 
@@ -168,7 +168,7 @@ def _wrong_field(draw: random.Random) -> MixedRequest:
         [
             ("temperature", -1),
             ("temperature", "1"),
-            ("max_tokens", 0),
+            ("max_tokens", -1),
             ("max_tokens", 1e300),
             ("top_p", 2),
             ("n", 10_000),
@@ -230,7 +230,7 @@ def _no_http(draw: random.Random) -> MixedRequest:
     data, statuses = draw.choice(
         [
             (draw.randbytes(200) + b"\r\n\r\n", {0, 400}),
-            (b"GET / HTTP/9.9\r\n\r\n", {0, 400, 505}),
+            (b"GET / HTTP/9.9\r\n\r\n", {0, 400, 403, 505}),
             (b"GET /health HTTP/1.1\r\n" + b"X: " + b"y" * 40_000 + b"\r\n\r\n", {0, 400, 431}),
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100 + b"\r\n\r\n", {0, 400}),
         ]
