@@ -17,6 +17,8 @@ from tools.serve_check.served import Served, serve
 
 NUM_REQUESTS = 10_000
 NUM_CLIENTS = 24
+# So few that they are all in use soon: then requests wait for pages, and memory has all of them.
+NUM_PAGES = "256"
 # A flood takes this many requests at once, one in so many requests begins one.
 FLOOD = 150
 FLOOD_EVERY = 1_000
@@ -44,7 +46,7 @@ REFERENCES: tuple[tuple[str, dict[str, object]], ...] = (
 def check_mixed_load(num_requests: int = NUM_REQUESTS, seed: int = 1) -> Finding:
     """Runs the load against a server of the built-in model. A seed gives the same requests."""
     logs = list[str]()
-    with serve("--exact-metrics", on_log=logs.append) as served:
+    with serve("--exact-metrics", "--pages", NUM_PAGES, on_log=logs.append) as served:
         before = _answers(served)
         start_s = time.monotonic()
         load = Load(served, num_requests, seed)
