@@ -13,6 +13,7 @@ from tools.serve_check.served import serve
 
 QUESTION = "Tell me a story about an evening by the river."
 NUM_TOKENS, SEED = "120", "11"
+WAIT_MS = 2500
 
 
 def main() -> int:
@@ -38,7 +39,8 @@ def main() -> int:
 
 
 def _show(shown: Screen) -> None:
-    """Asks, and points at a token in the middle of the answer."""
+    """Asks, goes to the report, and points at a token in the left half of the answer that was not
+    sure."""
     shown.page.add_init_script(
         f"""localStorage.setItem('paredown-settings', JSON.stringify({{ values: {{
         temperature: '0.8', max_tokens: '{NUM_TOKENS}', seed: '{SEED}' }}, wantsTokens: true,
@@ -47,9 +49,17 @@ def _show(shown: Screen) -> None:
     shown.open()
     shown.ask(QUESTION)
     shown.wait_for_answer()
-    tokens = shown.page.locator(".answer > .said > .token")
-    tokens.nth(tokens.count() // 3).hover()
+    shown.page.evaluate(
+        """() => { const panel = document.getElementById('panel');
+        panel.scrollTop = document.querySelector('#report h3').offsetTop - panel.clientHeight / 2; }"""
+    )
+    tokens = shown.page.locator(".answer > .said > .token[data-share='2']")
+    places = tokens.evaluate_all("nodes => nodes.map((node) => node.getBoundingClientRect().left)")
+    width = shown.page.evaluate("innerWidth")
+    tokens.nth(next(i for i, left in enumerate(places) if i > 4 and left < width / 3)).hover()
     shown.page.locator("#token-card").wait_for()
+    # By then the load has been asked for some times.
+    shown.page.wait_for_timeout(WAIT_MS)
 
 
 if __name__ == "__main__":

@@ -17,17 +17,18 @@ def tell_verified(
     *,
     results: str,
     check: Callable[[Fingerprint], str],
-) -> str:
-    """Prints one line about the verification, and returns it. `check` compares the `results`
-    ("logits", "vectors") where they were computed in the same way. Raises CheckpointError."""
+) -> str | None:
+    """Prints one line about the verification, and returns it; None where there is none, since that
+    line names a folder. `check` compares the `results` ("logits", "vectors") where they were
+    computed in the same way. Raises CheckpointError."""
     name = verification_path(checkpoint.path).name
     if fingerprint is None:
-        line = f"not verified: {checkpoint.path} has no {name}"
-    else:
-        fingerprint.check_files(checkpoint, executor)
-        others = fingerprint.other_inputs(executor)
-        line = f"verified: the files of {name}, not its {results}: {others}"
-        if others is None:
-            line = f"verified: the {results} of {name}, {check(fingerprint)}"
+        tell(f"not verified: {checkpoint.path} has no {name}")
+        return None
+    fingerprint.check_files(checkpoint, executor)
+    others = fingerprint.other_inputs(executor)
+    line = f"verified: the files of {name}, not its {results}: {others}"
+    if others is None:
+        line = f"verified: the {results} of {name}, {check(fingerprint)}"
     tell(line)
     return line

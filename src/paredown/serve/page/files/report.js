@@ -17,7 +17,7 @@ function model({ model: name, max_tokens: context, checkpoint, runs }) {
     ["Name", name],
     ["Family", checkpoint?.family],
     ["Parameters", parameters(checkpoint?.num_parameters)],
-    ["Layers", checkpoint && `${count(checkpoint.num_layers)} of ${count(checkpoint.hidden_size)}`],
+    ["Layers", checkpoint && `${count(checkpoint.num_layers)} of width ${count(checkpoint.hidden_size)}`],
     ["Weights", checkpoint?.linear_format],
     ["Bits per weight", decimal(2)(checkpoint?.bits_per_weight)],
     ["Files", bytes(checkpoint?.file_bytes)],
@@ -34,7 +34,7 @@ function proof(check, figures) {
   const line = make(
     "p",
     { className: isVerified ? "check-line good" : "check-line" },
-    check ?? "The server was told not to check a proof.",
+    check ?? "Not verified: the server found no verification.json, or was told not to look.",
   );
   const title = make("h3", {}, "What compression cost");
   if (!figures) return [title, line];
@@ -66,17 +66,17 @@ function conversion({ source, same_logits: isSame }) {
 
 function comparison(ours, theirs) {
   const rows = [
-    ["Files", bytes, "file_bytes", ratio],
-    ["Bits per weight", decimal(2), "bits_per_weight", ratio],
-    ["In memory", bytes, "held_bytes", ratio],
-    ["Perplexity", decimal(3), "perplexity", relative],
-    ["Bits per byte", decimal(4), "bits_per_byte", relative],
+    ["Files", bytes, "file_bytes"],
+    ["Bits per weight", decimal(2), "bits_per_weight"],
+    ["In memory", bytes, "held_bytes"],
+    ["Perplexity", decimal(3), "perplexity"],
+    ["Bits per byte", decimal(4), "bits_per_byte"],
   ];
   const body = make("tbody");
-  for (const [label, write, field, compare] of rows) {
+  for (const [label, write, field] of rows) {
     const [own, other] = [write(ours[field]), write(theirs[field])];
     if (!own) continue;
-    body.append(tableRow(label, other, own, other ? compare(ours[field], theirs[field]) : ""));
+    body.append(tableRow(label, other, own, relative(ours[field], theirs[field])));
   }
   for (const [label, write, field] of [
     ["KL divergence, nats", decimal(5), "kl_divergence"],
@@ -97,8 +97,6 @@ function tableRow(label, ...cells) {
   const head = make("th", { attributes: { scope: "row" } }, label);
   return make("tr", {}, head, ...cells.map((text) => make("td", {}, text)));
 }
-
-const ratio = (own, other) => (own > 0 && other > own ? `${(other / own).toFixed(1)}× smaller` : "");
 
 const relative = (own, other) => (other > 0 ? change(own / other - 1) : "");
 
