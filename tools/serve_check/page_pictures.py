@@ -50,8 +50,10 @@ def _show(shown: Screen) -> None:
     shown.ask(QUESTION)
     shown.wait_for_answer()
     shown.page.evaluate(
-        """() => { const panel = document.getElementById('panel');
-        panel.scrollTop = document.querySelector('#report h3').offsetTop - panel.clientHeight / 2; }"""
+        """() => {
+        const [panel, title] = ['#panel', '#report h3'].map((one) => document.querySelector(one));
+        panel.scrollTop = title.offsetTop - panel.clientHeight / 2;
+        }"""
     )
     tokens = shown.page.locator(".answer > .said > .token[data-share='2']")
     places = tokens.evaluate_all("nodes => nodes.map((node) => node.getBoundingClientRect().left)")
