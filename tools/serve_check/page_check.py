@@ -2,7 +2,9 @@
 
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,9 +40,20 @@ def check_page(model: str | None = None) -> Finding:
                 faults += _run(found, served, name, check)
         with serve("--task", "embed") as served:
             faults += _run(found, served, "two texts are compared", _compares_two_texts)
+        with _key_file() as path, serve("--api-key-file", path) as served:
+            faults += _run(found, served, "a key is asked for", _asks_for_a_key)
         version = found.version
-    figures = {"browser": f"Chromium {version}", "checks": len(_CHECKS) + 1}
+    figures = {"browser": f"Chromium {version}", "checks": len(_CHECKS) + 2}
     return Finding(check="page", figures=figures, faults=tuple(faults))
+
+
+@contextmanager
+def _key_file() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "keys"
+        path.write_text(f"page: {KEY}\n")
+        path.chmod(0o600)
+        yield str(path)
 
 
 def _run(
@@ -325,6 +338,31 @@ def _compares_two_texts(shown: Screen, served: Served) -> None:
     dot = sum(a * b for a, b in zip(one, other, strict=True))
     norms = (sum(a * a for a in one) * sum(b * b for b in other)) ** 0.5
     assert abs(float(result.inner_text()) - dot / norms) < 1e-4
+
+
+def _asks_for_a_key(shown: Screen, served: Served) -> None:
+    shown.page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
+    shown.page.goto(served.url)
+    shown.wait_for_state("locked")
+    field = shown.page.get_by_label("API key")
+    assert field.evaluate("node => node === document.activeElement")
+    field.fill("wrong-key-wrong-key")
+    field.press("Enter")
+    shown.wait_for_state("locked")
+    field.fill(KEY)
+    field.press("Enter")
+    shown.wait_for_state("ready")
+    assert shown.page.locator("#panel").is_hidden()
+    shown.ask(QUESTION)
+    shown.page.locator(".answer .token").first.wait_for()
+    shown.page.get_by_role("button", name="Stop").click()
+    assert KEY not in shown.page.evaluate("JSON.stringify({ ...localStorage })")
+    # It is there until the tab is closed, and in no other tab.
+    shown.page.reload()
+    shown.wait_for_state("ready")
+    other = shown.page.context.new_page()
+    other.goto(served.url)
+    other.locator("#state[data-state=locked]").wait_for()
 
 
 _CHECKS: Mapping[str, Callable[[Screen, Served], None]] = {
