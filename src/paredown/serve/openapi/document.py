@@ -104,9 +104,7 @@ def _responses(endpoint: Endpoint, *, needs_key: bool) -> dict[str, Any]:
         content = {_JSON: _schema(endpoint.answer)}
     found: dict[str, Any] = {"200": {"description": "the answer", "content": content}}
     if endpoint.piece is not None:
-        name = endpoint.piece.__name__
-        text = f"server-sent events; the data of each is the JSON of {name}"
-        content["text/event-stream"] = {"schema": {"type": "string", "description": text}}
+        content["text/event-stream"] = {"schema": _event(endpoint.piece)}
     statuses = {*_ANY, *(_WITH_BODY if endpoint.body is not None else ())}
     if "{" in endpoint.path:
         statuses |= {400, 404}
@@ -117,6 +115,22 @@ def _responses(endpoint: Endpoint, *, needs_key: bool) -> dict[str, Any]:
         kinds: list[type[BaseModel]] = [ErrorAnswer, endpoint.error]
         found[str(status)] = _error(status, list(dict.fromkeys(kinds)))
     return found
+
+
+def _event(kind: type[BaseModel]) -> dict[str, Any]:
+    """Returns the schema of one server-sent event: its data is the JSON of `kind`, or a word that
+    ends the stream."""
+    data = {
+        "type": "string",
+        "contentMediaType": _JSON,
+        "contentSchema": _schema(kind)["schema"],
+    }
+    return {
+        "type": "object",
+        "description": f"server-sent events; the data of each is the JSON of {kind.__name__}",
+        "properties": {"event": {"type": "string"}, "data": data},
+        "required": ["data"],
+    }
 
 
 def _error(status: int, kinds: list[type[BaseModel]]) -> dict[str, Any]:

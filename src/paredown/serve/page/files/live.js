@@ -106,7 +106,7 @@ function first(metrics, ...names) {
 // What is counted as speed: tokens of answers, or texts of an encoder.
 function totalOf(metrics) {
   const texts = first(metrics, "paredown_encoder_texts_total");
-  return texts === null ? ["tokens/s", null] : ["texts/s", texts];
+  return texts === null ? ["tokens/s", first(metrics, "paredown_generated_tokens_total")] : ["texts/s", texts];
 }
 
 function factsOf(metrics) {
