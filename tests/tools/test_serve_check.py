@@ -13,7 +13,7 @@ from tools.serve_check.schema_check import run_schemathesis
 from drivers.running_server import Running, running_server
 
 NUM_REQUESTS, NUM_CLIENTS = 500, 16
-NUM_EXAMPLES = 8
+NUM_EXAMPLES = 30
 
 
 async def send_all(port: int, asked: list[MixedRequest]) -> list[Reply]:
@@ -50,10 +50,13 @@ def test_mixed_requests_are_all_answered_and_leave_nothing_behind():
 
 
 def test_the_api_keeps_to_its_own_document():
+    """The phase with every limit of every field takes minutes, and is left to the longer check."""
     with running_server() as server:
-        num_requests, faults = run_schemathesis(server.url, num_examples=NUM_EXAMPLES, seed=1)
+        num_requests, faults = run_schemathesis(
+            server.url, num_examples=NUM_EXAMPLES, seed=1, phases=("fuzzing", "stateful")
+        )
     assert not faults
-    assert num_requests > 500
+    assert num_requests > 400
 
 
 @pytest.mark.parametrize(

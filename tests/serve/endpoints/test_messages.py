@@ -172,6 +172,7 @@ def test_a_call_that_was_cut_shows_as_much_as_there_is(client):
 
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
+REDACTED = {"type": "redacted_thinking", "data": "x"}
 BAD = [
     ({"messages": USER}, "max_tokens"),
     ({**BODY, "max_tokens": 0}, "max_tokens"),
@@ -182,6 +183,7 @@ BAD = [
     ({**BODY, "messages": [{"role": "user", "content": [{"type": "x"}]}]}, "'x'"),
     ({**BODY, "messages": [*USER, {"role": "assistant", "content": "x"}]}, "end with"),
     ({**BODY, "messages": [{"role": "user", "content": [{"type": "text"}]}]}, "text"),
+    ({**BODY, "messages": [{"role": "user", "content": [REDACTED]}]}, "redacted_thinking"),
     ({**BODY, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
     ({**BODY, "tools": [{"name": "f"}]}, "input_schema"),
     ({**BODY, "tool_choice": {"type": "any"}}, "tool_choice"),

@@ -110,7 +110,9 @@ class BlockMessage(Strict):
 
     @model_validator(mode="after")
     def _check_role(self) -> "BlockMessage":
-        wrong = ("tool_result",) if self.role == "assistant" else ("tool_use", "thinking")
+        wrong = ("tool_use", "thinking", "redacted_thinking")
+        if self.role == "assistant":
+            wrong = ("tool_result",)
         for number, block in enumerate(self.blocks):
             if block.type in wrong:
                 raise PydanticCustomError(
