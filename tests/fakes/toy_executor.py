@@ -186,7 +186,7 @@ class ToyTokenizer:
     has_chat_template = True
     turn_format = TurnFormat()
     template_value_names = frozenset[str]()
-    special_ids: Mapping[str, int] = {}
+    control_ids: Mapping[str, int] = {}
     PIECES = (b" the", b" of", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\x8e\x89")
 
     def __init__(self, vocab_size: int = 512) -> None:

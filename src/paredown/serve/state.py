@@ -65,8 +65,8 @@ class ServerTokenizer(PromptTokenizer, Protocol):
         ...
 
     @property
-    def special_ids(self) -> Mapping[str, int]:
-        """The ids of special tokens by their texts."""
+    def control_ids(self) -> Mapping[str, int]:
+        """The ids of control tokens by their texts."""
         ...
 
     def encode_rendered(self, chat: RenderedChat, /) -> list[int]: ...

@@ -36,8 +36,11 @@ SPECIAL = ("[TOOL_CALLS]", "[ARGS]", "<|tool_call_begin|>", "<think>", "</think>
 THINK = ReasoningFormat(start="<think>", end="</think>")
 
 
+# No special tokens, but llguidance takes all that is written as a tag for one.
+TAGS = ("<tool_call>", "</tool_call>", "<arg_key>", "</arg_value>", "</function>")
 LIBRARY = byte_level(*SPECIAL)
-SPECIAL_IDS = {text: LIBRARY.token_to_id(text) for text in SPECIAL}
+LIBRARY.add_tokens(list(TAGS))
+CONTROL_IDS = {text: LIBRARY.token_to_id(text) for text in (*SPECIAL, *TAGS)}
 END = LIBRARY.token_to_id("</s>")
 ENDS = {END, *LIBRARY.encode('}]",').ids}
 TOKENIZER = LLTokenizer(LIBRARY.to_str(), eos_token=END)
@@ -94,7 +97,7 @@ def checked(turn: Turn, names: Sequence[str]) -> None:
 @pytest.mark.parametrize("name", TOOL_FORMATS)
 def test_what_a_format_writes_is_let_through(name: str) -> None:
     form = TOOL_FORMATS[name]
-    grammar = ToolGrammar(tool_format=form, special_ids=SPECIAL_IDS)
+    grammar = ToolGrammar(tool_format=form, control_ids=CONTROL_IDS)
     one: list[tuple[str, Mapping[str, object]]] = [("add", {"a": -12, "b": True})]
     two = [*one, ("unit", {"name": "cm", "near": [None]})]
     assert accepts(grammar.text(TOOLS), write_calls(form, one))
@@ -113,18 +116,18 @@ def test_what_a_format_writes_is_let_through(name: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_is_let_through_is_read_as_calls(name: str, seed: int) -> None:
     form = TOOL_FORMATS[name]
-    text = some_text(ToolGrammar(tool_format=form, special_ids=SPECIAL_IDS).text(TOOLS), seed)
+    text = some_text(ToolGrammar(tool_format=form, control_ids=CONTROL_IDS).text(TOOLS), seed)
     checked(read_turn(TurnFormat(tool_format=form), text, TOOLS), ["add", "unit", "ping"])
 
 
 @pytest.mark.parametrize("opens", [True, False])
-@pytest.mark.parametrize("special_ids", [SPECIAL_IDS, {}])
-def test_reasoning_may_come_first(opens: bool, special_ids: dict[str, int]) -> None:
+@pytest.mark.parametrize("control_ids", [CONTROL_IDS, {}])
+def test_reasoning_may_come_first(opens: bool, control_ids: dict[str, int]) -> None:
     form = TOOL_FORMATS["tag_json"]
     # Without ids the marks are no tokens; then text spells them.
-    library = LIBRARY if special_ids else byte_level()
+    library = LIBRARY if control_ids else byte_level()
     made = ToolGrammar(
-        tool_format=form, special_ids=special_ids, reasoning=THINK, opens_reasoning=opens
+        tool_format=form, control_ids=control_ids, reasoning=THINK, opens_reasoning=opens
     ).text(TOOLS)
     calls = write_calls(form, [("add", {"a": 1, "b": False})])
     found = LLMatcher(LLTokenizer(library.to_str(), eos_token=1), LLMatcher.grammar_from_lark(made))
@@ -138,11 +141,12 @@ def test_reasoning_may_come_first(opens: bool, special_ids: dict[str, int]) -> N
 
 
 def test_texts_of_tagged_arguments_are_free() -> None:
-    form = TOOL_FORMATS["tagged"]
     note = tool("note", text={"type": "string"}, more={"type": "integer"})
-    grammar = ToolGrammar(tool_format=form).text([note])
-    text = write_calls(form, [("note", {"text": 'a "b"\n\\ <c> é', "more": 5})])
-    assert accepts(grammar, text)
+    for name in ("tagged", "key_value", "invoke"):
+        form = TOOL_FORMATS[name]
+        grammar = ToolGrammar(tool_format=form, control_ids=CONTROL_IDS).text([note])
+        text = write_calls(form, [("note", {"text": 'a "b"\n\\ <c> é', "more": 5})])
+        assert accepts(grammar, text)
 
 
 def test_arguments_that_are_not_required_may_be_missing() -> None:
@@ -154,7 +158,7 @@ def test_arguments_that_are_not_required_may_be_missing() -> None:
     some: Tool = {"type": "function", "function": {"name": "some", "parameters": parameters}}
     for name in ("tag_json", "tagged", "key_value", "invoke"):
         form = TOOL_FORMATS[name]
-        grammar = ToolGrammar(tool_format=form).text([some])
+        grammar = ToolGrammar(tool_format=form, control_ids=CONTROL_IDS).text([some])
         assert accepts(grammar, write_calls(form, [("some", {"b": 1})]))
         assert accepts(grammar, write_calls(form, [("some", {"a": 2, "b": 1})]))
         assert not accepts(grammar, write_calls(form, [("some", {"a": 2})]))
@@ -168,7 +172,7 @@ def test_a_keyword_that_cannot_be_enforced_is_an_error_for_strict_tools(is_stric
         "strict": is_strict,
         "parameters": {"type": "object", "properties": {"a": {"not": {"type": "null"}}}},
     }
-    grammar = ToolGrammar(tool_format=TOOL_FORMATS["tag_json"]).text(
+    grammar = ToolGrammar(tool_format=TOOL_FORMATS["tag_json"], control_ids=CONTROL_IDS).text(
         [{"type": "function", "function": function}]
     )
     found = LLMatcher(TOKENIZER, LLMatcher.grammar_from_lark(grammar), log_level=0)
@@ -179,5 +183,5 @@ def test_a_keyword_that_cannot_be_enforced_is_an_error_for_strict_tools(is_stric
 def test_names_and_keys_are_quoted() -> None:
     odd = tool('a"b', **{'k"é': {"type": "integer"}})
     form = TOOL_FORMATS["tag_json"]
-    grammar = ToolGrammar(tool_format=form).text([odd])
+    grammar = ToolGrammar(tool_format=form, control_ids=CONTROL_IDS).text([odd])
     assert accepts(grammar, write_calls(form, [('a"b', {'k"é': 1})]))

@@ -202,7 +202,8 @@ def test_content_before_between_and_behind_calls_is_kept() -> None:
         '<tool_call>\n{"name": 5, "arguments": {"a": 1}}\n</tool_call>',
         '<tool_call>\n{"arguments": {"a": 1}, "name": "unknown"}\n</tool_call>',
         '<tool_call>\n{"name": "add", "arguments": "no JSON"}\n</tool_call>',
-        ' \n{"name": "add", "arguments": {}}',
+        ' \n{"name": "other", "arguments": {}}',
+        "[note](a link)",
         "trailing blanks \n ",
     ],
 )
@@ -256,6 +257,9 @@ def test_damage_behind_the_start_of_a_call_shows_in_its_arguments(
         '<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>',
         '<tool_call>[{"id": [1, "}"], "name": "add", "arguments": {"a": 1}}]</tool_call>',
         '<tool_call>{"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}',
+        # Small models leave the tags out.
+        '{"name": "add", "arguments": {"a": 1}}',
+        '\n[{"name": "add", "arguments": {"a": 1}}]\n</tool_call>',
     ],
 )
 def test_calls_are_read_in_the_forms_that_models_make_of_one(text: str) -> None:

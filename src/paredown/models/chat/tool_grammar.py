@@ -1,7 +1,7 @@
 """Writes the grammar of a turn that must call tools, in llguidance's Lark.
 
 What a grammar lets through, the parser of the same format reads as calls: their names are known
-and their arguments follow the tools' schemas. Markers that are special tokens are named by id,
+and their arguments follow the tools' schemas. Markers that are control tokens are named by id,
 since no text spells them.
 """
 
@@ -23,11 +23,11 @@ _ANY_TEXT = r"/(?s:.*)/"
 
 @dataclass(frozen=True, kw_only=True)
 class ToolGrammar:
-    """The grammar of calls in `tool_format`. `special_ids` has the ids of special tokens by their
+    """The grammar of calls in `tool_format`. `control_ids` has the ids of control tokens by their
     texts. Turns may begin with `reasoning`, and do where the prompt `opens_reasoning`."""
 
     tool_format: ToolFormat
-    special_ids: Mapping[str, int] = field(default_factory=dict)
+    control_ids: Mapping[str, int] = field(default_factory=dict)
     reasoning: ReasoningFormat | None = None
     opens_reasoning: bool = False
 
@@ -65,7 +65,7 @@ class ToolGrammar:
         if self.reasoning is None:
             return []
         start = "" if self.opens_reasoning else self._literal(self.reasoning.start) + " "
-        if (end := self.reasoning.end) in self.special_ids:
+        if (end := self.reasoning.end) in self.control_ids:
             return [
                 f"thought: {start}{_ANY_TEXT} {self._literal(end)} BLANKS",
                 r"BLANKS: /\s{0,8}/",
@@ -163,6 +163,8 @@ class ToolGrammar:
             case {"enum": [*choices]} if choices and all(isinstance(one, str) for one in choices):
                 options = " | ".join(_quoted(str(one)) for one in choices)
                 return [f"{argument}: {start} ({options}) {self._literal(end)}"]
+            case {"type": "string"} if any(token in end for token in self.control_ids):
+                return [f"{argument}: {start} {_ANY_TEXT} {self._literal(end.lstrip())}"]
             case {"type": "string"}:
                 return [
                     f"{argument}: {start} {value}",
@@ -178,14 +180,14 @@ class ToolGrammar:
         return f"{name}: " + " ".join(part for part in parts if part)
 
     def _literal(self, text: str) -> str:
-        """Returns a marker as Lark has it: texts in quotes, special tokens by id."""
+        """Returns a marker as Lark has it: texts in quotes, control tokens by id."""
         if not text:
             return ""
-        longest_first = sorted(self.special_ids, key=lambda token: -len(token))
+        longest_first = sorted(self.control_ids, key=lambda token: -len(token))
         special = "|".join(map(re.escape, filter(None, longest_first)))
         parts = re.split(f"({special})", text) if special else [text]
         return " ".join(
-            f"<[{self.special_ids[part]}]>" if part in self.special_ids else _quoted(part)
+            f"<[{self.control_ids[part]}]>" if part in self.control_ids else _quoted(part)
             for part in parts
             if part
         )

@@ -86,7 +86,7 @@ class TurnParser:
     def _turn(self) -> Reading:
         yield from self._reason()
         is_after_call = False
-        if self._format is not None and self._format.is_bare:
+        if self._format is not None and isinstance(self._format.body, JsonCall):
             is_after_call = yield from self._bare_calls()
         while (yield from self._content(is_after_call)):
             is_after_call = yield from self._section()
@@ -150,53 +150,62 @@ class TurnParser:
             yield
 
     def _bare_calls(self) -> Asking:
-        """Reads calls that nothing announces: JSON at the beginning of the turn. Returns what
-        `_section` returns."""
+        """Reads calls that nothing announces: JSON at the beginning of the turn. Small models leave
+        the tags out that their template has. Returns what `_section` returns."""
         text = self._text
         start = text.position
         text.hold()
         yield from text.skip_whitespace()
-        if (yield from text.peek()) in ("{", "["):
-            return (yield from self._section())
+        is_bare = (yield from text.peek()) in ("{", "[")
+        for trigger in self._triggers:
+            is_bare = is_bare and not (yield from text.stands(trigger))
+        if is_bare:
+            return (yield from self._section(is_bare=True))
         text.go_back(start)
         text.release()
         return False
 
-    def _section(self) -> Asking:
+    def _section(self, *, is_bare: bool = False) -> Asking:
         """Reads the calls that begin here; what is held is the whitespace before them. Returns
         whether what follows stands behind a call."""
         text, said = self._text, ""
         start = text.position
         try:
-            yield from self._calls()
+            yield from self._calls(is_bare)
         except DamagedCallError:
             if text.position == start:  # past what looked like a marker
                 found = self._trigger.match(text.text, text.at)
                 text.at += len(found[0]) if found else 0
             said = text.held
             self._log.content(said)
-            self._text.hold()
+            text.hold()
             if not said:
                 yield from self._ends()
-        self._text.release()
+        text.release()
         return not said
 
-    def _calls(self) -> Reading:
+    def _calls(self, is_bare: bool) -> Reading:
         form, text = self._format, self._text
         assert form is not None
         assert self._reader is not None
-        yield from text.take_lines(lines_of(form.other_start))
-        section = form.section.start_lines
-        is_section = bool(section) and (yield from text.take_lines(section))
-        if not (yield from self._call_start()):
-            raise DamagedCallError
+        is_section = False
+        if not is_bare:
+            yield from text.take_lines(lines_of(form.other_start))
+            lines = form.section.start_lines
+            is_section = bool(lines) and (yield from text.take_lines(lines))
+            if not (yield from self._call_start()):
+                raise DamagedCallError
         while True:
             yield from text.skip_whitespace()
             yield from self._reader.read()
             text.hold()
             yield from self._call_end()
             text.hold()
-            if not (is_section or form.is_bare) or not (yield from self._next_call()):
+            if is_bare or form.is_bare:
+                is_next = yield from self._next_object()
+            else:
+                is_next = is_section and (yield from self._next_call())
+            if not is_next:
                 break
         if is_section:
             yield from text.take_lines(form.section.end_lines)
@@ -221,13 +230,23 @@ class TurnParser:
         """Reads up to the next call of a section, and returns whether there is one."""
         form, text = self._format, self._text
         assert form is not None
+        if not form.call.start_lines:
+            return (yield from self._next_object())
         start = text.position
         yield from text.take_lines(lines_of(form.between))
-        if form.call.start_lines:
-            is_next = yield from self._call_start()
-        else:
-            yield from text.skip_whitespace()
-            is_next = yield from text.stands("{")
+        is_next = yield from self._call_start()
+        if not is_next:
+            text.go_back(start)
+        return is_next
+
+    def _next_object(self) -> Asking:
+        """Does the same where nothing stands before a call."""
+        form, text = self._format, self._text
+        assert form is not None
+        start = text.position
+        yield from text.take_lines(lines_of(form.between))
+        yield from text.skip_whitespace()
+        is_next = yield from text.stands("{")
         if not is_next:
             text.go_back(start)
         return is_next

@@ -261,10 +261,12 @@ class Tokenizer:
         )
 
     @property
-    def special_ids(self) -> dict[str, int]:
-        """Returns the ids of special tokens by their texts."""
-        added = self._library.added_tokens
-        return {added[token_id].content: token_id for token_id in self._special_ids}
+    def control_ids(self) -> dict[str, int]:
+        """Returns the ids of control tokens by their texts: of special tokens, and of others that
+        are written as tags."""
+        added = self._library.added_tokens.items()
+        texts = self._control_tokens.texts
+        return {token.content: i for i, token in added if token.content in texts}
 
     def prepare_chat(self) -> None:
         """Starts the process that renders chats, without waiting for it."""

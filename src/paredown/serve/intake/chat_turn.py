@@ -134,7 +134,7 @@ def _constrained(
     assert chat.form.tool_format is not None
     grammar = ToolGrammar(
         tool_format=chat.form.tool_format,
-        special_ids=tokenizer.special_ids,
+        control_ids=tokenizer.control_ids,
         reasoning=chat.form.reasoning,
         opens_reasoning=chat.is_reasoning_open,
     )
