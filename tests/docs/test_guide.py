@@ -80,9 +80,19 @@ def url() -> Iterator[str]:
             server.terminate()
 
 
+def test_the_examples_of_structured_output_run() -> None:
+    found: dict[str, object] = {}
+    exec(compile("\n".join(blocks("structured_output.md", "python")), "page", "exec"), found)
+    assert found["answer"].finish_reason == "stop"  # type: ignore[attr-defined]
+
+
 def curl_lines() -> list[str]:
-    block = next(one for one in blocks("serve.md") if "curl" in one)
-    return [line for line in re.sub(r"\\\n\s*", "", block).splitlines() if line]
+    found = []
+    for page in ("serve.md", "structured_output.md"):
+        block = next(one for one in blocks(page) if "curl" in one)
+        lines = re.sub(r"\\\n\s*", "", block).replace("\n         ", " ").splitlines()
+        found += [line for line in lines if line]
+    return found
 
 
 @pytest.mark.parametrize("line", curl_lines())

@@ -107,6 +107,25 @@ def test_a_stream_brings_the_same_text(served: Running) -> None:
     assert "".join(pieces) == text(served, guided_json=SCHEMA)
 
 
+def test_a_chat_keeps_its_schema_and_so_does_each_of_n(served: Running) -> None:
+    body = {
+        "messages": [{"role": "user", "content": "Some JSON"}],
+        "max_tokens": 80,
+        "n": 3,
+        "seed": 1,
+        **JSON_FIELDS[0],
+    }
+    answer = served.client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    for choice in answer.json()["choices"]:
+        assert choice["finish_reason"] == "stop"
+        jsonschema.validate(json.loads(choice["message"]["content"]), SCHEMA)
+    bad = body | {"response_format": None, "guided_json": {"uniqueItems": True}}
+    answer = served.client.post("/v1/chat/completions", json=bad)
+    assert answer.status_code == 400
+    assert "uniqueItems" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("fields", "param", "told"),
     [

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
+import re2
+from jsonschema.protocols import Validator
 
 from paredown.engine.grammar.constraint import Constraint
 from paredown.engine.grammar.grammar import Grammar, GrammarError
@@ -175,9 +177,35 @@ def invalid(group: Group, text: str) -> str | None:
         value = json.loads(text)
     except ValueError as error:
         return f"not JSON: {error}"
-    validator = VALIDATORS[group.draft](group.schema)
-    found = next(validator.iter_errors(value), None)
+    checked = jsonschema.validators.extend(
+        VALIDATORS[group.draft], {"pattern": check_pattern, "patternProperties": check_names}
+    )
+    found = next(checked(group.schema).iter_errors(value), None)
     return None if found is None else found.message
+
+
+def check_pattern(
+    validator: Validator, pattern: str, value: object, schema: object
+) -> Iterator[jsonschema.ValidationError]:
+    """Yields an error for a text without a match. Python's `re` has no names of classes."""
+    if isinstance(value, str) and not matches(pattern, value):
+        yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def check_names(
+    validator: Validator, patterns: dict[str, object], value: object, schema: object
+) -> Iterator[jsonschema.ValidationError]:
+    """Yields the errors of properties whose names match."""
+    if isinstance(value, dict):
+        for pattern, one in patterns.items():
+            for name in value:
+                if matches(pattern, name):
+                    yield from validator.descend(value[name], one, path=name, schema_path=pattern)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Returns whether RE2, which has short names of classes, finds the pattern."""
+    return re2.search(pattern.replace(r"\p{Letter}", r"\p{L}"), text) is not None
 
 
 if __name__ == "__main__":

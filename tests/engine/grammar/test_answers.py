@@ -1,5 +1,6 @@
 """Answers under a grammar: their form, alone and beside others, with and without speculation."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from drivers.exactness_matrix import bits
 from fakes.knowing_proposer import KnowingProposer
+from paredown.engine.async_llm import AsyncLLM
 from paredown.engine.engine import Engine
 from paredown.engine.grammar.grammar import Grammar, GrammarError
 from paredown.engine.llm import LLM, Completion
@@ -190,6 +192,20 @@ def test_a_bad_grammar_is_refused_before_anything_is_computed(native: LLM) -> No
     with pytest.raises(GrammarError, match="uniqueItems"):
         native.generate(["It was"] * 2, [params(), bad])
     assert not native.engine.has_work
+
+
+def test_an_async_llm_compiles_beside_its_loop(native: LLM) -> None:
+    async def run() -> None:
+        async with AsyncLLM(native) as served:
+            wanted = params(Grammar.choice(["one", "two"]), max_tokens=9)
+            answers = await asyncio.gather(*(served.generate("It was", wanted) for _ in range(3)))
+            assert {one.text for (one,) in answers} <= {"one", "two"}
+            pieces = [piece.text async for piece in served.stream("It was", wanted)]
+            assert "".join(pieces) == answers[0][0].text
+            with pytest.raises(GrammarError, match="uniqueItems"):
+                await served.generate("It was", params(Grammar.json_schema({"uniqueItems": True})))
+
+    asyncio.run(run())
 
 
 KEYS = st.sampled_from(["a", "b", "c"])

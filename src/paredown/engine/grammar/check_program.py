@@ -8,11 +8,15 @@ from collections.abc import Callable
 
 from llguidance import LLMatcher
 
+from paredown.engine.grammar.compiled_grammar import told
 from paredown.engine.grammar.grammar import as_kind
 from paredown.engine.grammar.limits import CHECK_PRIORITY, CHECK_STACK_BYTES, parser_limits
 from paredown.engine.grammar.lowered import lowered
 from paredown.engine.grammar.not_supported import NotSupportedError
 from paredown.engine.grammar.vocabulary import Vocabulary
+
+# The library's name for a grammar that nothing satisfies.
+_NOTHING = "NoExtension"
 
 
 def make_checker(setup: bytes) -> Callable[[bytes], bytes]:
@@ -36,16 +40,28 @@ def make_checker(setup: bytes) -> Callable[[bytes], bytes]:
                     break
         except NotSupportedError as error:
             wrong = str(error)
-        if kind == "json_schema" and wrong.startswith("regex"):
-            wrong = f"pattern: {wrong}"
-        return json.dumps([None, wrong]).encode()
+        return json.dumps([None, _in_our_words(wrong) if kind == "json_schema" else wrong]).encode()
 
     return check
+
+
+def _in_our_words(wrong: str) -> str:
+    """Returns what the library says of a schema, with the client's keywords and without names of
+    ours."""
+    wrong = wrong.partition("\n  while processing")[0]
+    if wrong.startswith("regex"):
+        return f"pattern: {wrong}"
+    if wrong.startswith("oneOf"):
+        return "oneOf: its options may overlap"
+    if wrong.startswith("circular references"):
+        return "$ref: a loop of references whose parts all have other keywords"
+    return wrong
 
 
 def _try(matcher: LLMatcher) -> str:
     """Returns what is wrong with a grammar, or an empty text."""
     mask = b"" if matcher.is_error() else matcher.compute_bitmask()
-    if matcher.is_error():
-        return matcher.get_error()
-    return "" if any(mask) else "it allows no text at all"
+    wrong = told(matcher) if matcher.is_error() else ""
+    if _NOTHING in wrong or not (wrong or any(mask)):
+        return "it allows no text at all"
+    return wrong

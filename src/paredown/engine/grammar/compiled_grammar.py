@@ -7,6 +7,12 @@ from llguidance import LLMatcher, LLTokenizer
 from paredown.engine.grammar.limits import parser_limits
 
 
+def told(matcher: LLMatcher) -> str:
+    """Returns the error of a matcher, without what stands there in place of the grammar."""
+    error: str = matcher.get_error()
+    return error.partition("\n<non-verbose")[0]
+
+
 class CompiledGrammar:
     """Gives each answer a matcher. All of one grammar share its lexer's states, which are found as
     answers need them, and so they share an error of the lexer, too: `renew` begins anew."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from llguidance import LLMatcher
 
-from paredown.engine.grammar.compiled_grammar import CompiledGrammar
+from paredown.engine.grammar.compiled_grammar import CompiledGrammar, told
 
 
 class Constraint:
@@ -39,4 +39,4 @@ class Constraint:
     @property
     def failure(self) -> str | None:
         """Returns why the matcher can go on no further, if it cannot."""
-        return self.matcher.get_error() if self.matcher.is_error() else None
+        return told(self.matcher) if self.matcher.is_error() else None

@@ -12,7 +12,7 @@ from paredown.shown import quoted
 
 GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
 KINDS: tuple[str, ...] = get_args(GrammarKind)
-MAX_TEXT_BYTES = 256_000
+MAX_TEXT_BYTES = 128_000
 MAX_CHOICES = 10_000
 
 

@@ -33,17 +33,10 @@ _NUMBERS = frozenset(
         "multipleOf",
     }
 )
-_KEPT = _NUMBERS | {
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "pattern",
-    "required",
-    "type",
-}
+_COUNTS = frozenset(
+    {"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"}
+)
+_KEPT = _NUMBERS | _COUNTS | {"pattern", "required", "type"}
 _ONE = frozenset({"additionalProperties", "items"})
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _MAPS = frozenset({"properties", "patternProperties"})
@@ -262,7 +255,10 @@ _RULES: dict[str, Callable[[_Lowering, Schema, str], list[object]]] = {
 
 
 def _checked(keyword: str, value: object) -> object:
-    """Returns the value. Raises NotSupportedError for numbers that a grammar would round."""
+    """Returns the value, a count as an integer. Raises NotSupportedError for numbers that a grammar
+    would round."""
+    if keyword in _COUNTS and isinstance(value, float) and value.is_integer():
+        return int(value)
     if keyword in _NUMBERS:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, int | float) and not abs(one) <= _MAX_NUMBER:

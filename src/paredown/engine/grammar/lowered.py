@@ -1,6 +1,7 @@
 """Brings every kind of grammar into the form that llguidance reads."""
 
 import json
+import re
 from collections.abc import Iterator
 
 from llguidance import LLMatcher
@@ -14,6 +15,7 @@ from paredown.json_text import JsonTextError, parse_json
 # Between the parts of a JSON text: a space, or a new line with its indentation. Models that did not
 # expect a form write blanks as long as they may.
 _BLANKS = r"\x20|\x0A[\x20\x09]{0,24}"
+_JSON_RULE = re.compile(r"(?<![^\s:|(])%json\s*(?={)")
 
 
 def lowered(kind: GrammarKind, text: str) -> Iterator[str]:
@@ -23,14 +25,16 @@ def lowered(kind: GrammarKind, text: str) -> Iterator[str]:
         yield _json_grammar({"type": "object"})
     elif kind == "json_schema":
         schema = _parsed(text)
-        yield _json_grammar(lowered_schema(schema))
-        yield _json_grammar(lowered_schema(schema, parts_one_of=True))
+        for parts_one_of in (False, True):
+            yield _json_grammar(lowered_schema(schema, parts_one_of=parts_one_of))
     elif kind == "regex":
         yield LLMatcher.grammar_from_regex(text)
     elif kind == "choice":
         yield _choice_grammar(_parsed(text))
     else:
-        yield _lark_grammar(text)
+        lark = _as_lark(text)
+        for parts_one_of in (False, True):
+            yield LLMatcher.grammar_from_lark(_with_lowered_schemas(lark, parts_one_of))
 
 
 def _parsed(text: str) -> object:
@@ -54,8 +58,33 @@ def _choice_grammar(texts: object) -> str:
     return LLMatcher.grammar_from_lark(f"start: {options}")
 
 
-def _lark_grammar(text: str) -> str:
+def _as_lark(text: str) -> str:
     try:
-        return LLMatcher.grammar_from_lark(any_to_lark(text))
+        return any_to_lark(text)
     except Exception as error:  # the converter raises whatever it meets
         raise NotSupportedError(f"it is neither Lark nor GBNF: {error}") from error
+
+
+def _with_lowered_schemas(lark: str, parts_one_of: bool) -> str:
+    """Returns the grammar with the JSON schemas in it lowered, as `%json {...}` holds them. What is
+    in `x-guidance` stays. A schema that asks there to be read leniently stays as it is where it is
+    not supported."""
+    written, end = [], 0
+    for found in _JSON_RULE.finditer(lark):
+        if found.start() < end:
+            continue
+        try:
+            schema, after = json.JSONDecoder().raw_decode(lark, found.end())
+        except (ValueError, RecursionError):
+            continue  # the library says what is wrong with it
+        guidance = schema.get("x-guidance", {"whitespace_pattern": _BLANKS})
+        try:
+            lower = lowered_schema(schema, parts_one_of=parts_one_of)
+        except NotSupportedError:
+            if isinstance(guidance, dict) and guidance.get("lenient"):
+                continue
+            raise
+        text = json.dumps({"x-guidance": guidance, **lower}, ensure_ascii=False)
+        written += [lark[end : found.end()], text]
+        end = after
+    return "".join(written) + lark[end:]
