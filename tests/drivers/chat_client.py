@@ -17,7 +17,7 @@ TURN_FORMAT = TurnFormat(
     tool_format=ToolFormat(
         body=JsonCall(), call=Around(start="<tool_call>\n", end="\n</tool_call>"), between="\n"
     ),
-    reasoning=ReasoningFormat(start="<think>\n", end="\n</think>\n\n"),
+    reasoning=ReasoningFormat(start="<think>", end="</think>"),
 )
 USER = [{"role": "user", "content": "x"}]
 

@@ -14,6 +14,7 @@ def budget(num_tokens: int, *, is_open: bool) -> ThinkingBudget:
         is_open=is_open,
         start_ids=START,
         end_ids=END,
+        start="12",
         end="345",
         decode=lambda token_ids: "".join(map(str, token_ids)),
     )

@@ -1,4 +1,5 @@
-"""Writes the grammar of a turn that must call tools, in llguidance's Lark.
+"""Writes the grammar of a turn that must call tools, or say a text of a given form, in llguidance's
+Lark.
 
 What a grammar lets through, the parser of the same format reads as calls: their names are known
 and their arguments follow the tools' schemas. Markers that are control tokens are named by id,
@@ -23,10 +24,11 @@ _ANY_TEXT = r"/(?s:.*)/"
 
 @dataclass(frozen=True, kw_only=True)
 class ToolGrammar:
-    """The grammar of calls in `tool_format`. `control_ids` has the ids of control tokens by their
-    texts. Turns may begin with `reasoning`, and do where the prompt `opens_reasoning`."""
+    """The grammar of calls in `tool_format`, which may be None where there are none. `control_ids`
+    has the ids of control tokens by their texts. Turns may begin with `reasoning`, and do where the
+    prompt `opens_reasoning`."""
 
-    tool_format: ToolFormat
+    tool_format: ToolFormat | None
     control_ids: Mapping[str, int] = field(default_factory=dict)
     reasoning: ReasoningFormat | None = None
     opens_reasoning: bool = False
@@ -37,10 +39,15 @@ class ToolGrammar:
         *,
         name: str | None = None,
         parallel: bool = True,
+        answer: str = "",
     ) -> str:
         """Returns the grammar of a turn that calls the tool `name` once, or any of `tools`, which
         are objects {"type": "function", "function": {...}}: once, or up to MAX_CALLS times if
-        `parallel` and the template writes so many. The tool `name` must be one of them."""
+        `parallel` and the template writes so many. The tool `name` must be one of them. A turn may
+        be an `answer`, a rule's body in Lark, in its place; without tools it is nothing else."""
+        if self.tool_format is None or not tools:
+            rules = [f"start: {self._lead()}answer", f"answer: {answer}", *self._reasoning_rules()]
+            return "\n".join(rules) + "\n"
         functions = [tool["function"] for tool in tools]
         chosen = [
             one
@@ -48,10 +55,13 @@ class ToolGrammar:
             if isinstance(one, Mapping) and (name is None or one["name"] == name)
         ]
         assert chosen
-        rules = [f"start: {self._lead()}section", self._section(parallel and name is None)]
+        calls = "(section | answer)" if answer else "section"
+        rules = [f"start: {self._lead()}{calls}"]
+        rules += [f"answer: {answer}"] if answer else []
+        rules.append(self._section(self.tool_format, parallel and name is None))
         rules.append("call: " + " | ".join(f"call_{i}" for i in range(len(chosen))))
         for i, function in enumerate(chosen):
-            rules += self._call(i, function)
+            rules += self._call(self.tool_format.body, i, function)
         rules += self._reasoning_rules()
         return "\n".join(rules) + "\n"
 
@@ -76,8 +86,7 @@ class ToolGrammar:
             r"BLANKS: /\s{0,8}/",
         ]
 
-    def _section(self, is_parallel: bool) -> str:
-        form = self.tool_format
+    def _section(self, form: ToolFormat, is_parallel: bool) -> str:
         more = f"{{0,{MAX_CALLS - 1}}}" if is_parallel and form.is_parallel else ""
         if isinstance(form.body, JsonCall) and form.body.is_array:
             rest = f'(", " call){more}' if more else ""
@@ -93,9 +102,14 @@ class ToolGrammar:
             form.call.end + form.section.end,
         )
 
-    def _call(self, number: int, function: Mapping[str, object]) -> list[str]:
+    def _call(
+        self,
+        body: JsonCall | NamedCall | TaggedCall,
+        number: int,
+        function: Mapping[str, object],
+    ) -> list[str]:
         """Returns the rules of a call of one tool."""
-        body, name = self.tool_format.body, str(function["name"])
+        name = str(function["name"])
         schema = _object_schema(function.get("parameters"))
         is_lenient = function.get("strict") is not True
         if isinstance(body, TaggedCall):

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
-from paredown.engine.grammar.grammar import Grammar
+from paredown.engine.grammar.grammar import GrammarError
 from paredown.engine.prompt import check_length
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.worker import Job
-from paredown.models.chat.tool_grammar import ToolGrammar
 from paredown.serve.answers.turn_reader import ParsedReader, PlainReader, TurnReader
 from paredown.serve.errors import HttpError
 from paredown.serve.intake.admission import Admission
 from paredown.serve.intake.chat_prompt import ChatPrompt, render_chat
 from paredown.serve.intake.thinking_budget import ThinkingBudget
+from paredown.serve.intake.turn_grammar import turn_grammars
 from paredown.serve.schema.chat import ChatRequest
 from paredown.serve.schema.tools import ToolUse
 from paredown.serve.state import ServerState, ServerTokenizer
@@ -48,15 +48,14 @@ async def prepare_chat(
         chat = await _rendered(state, request, asked, use)
         token_ids = await _encoded(state, request, chat)
         params = _budgeted(state.tokenizer, chat, asked.thinking_budget, params)
-        params = _constrained(state.tokenizer, chat, use, params)
-        await state.grammars.compile(params.grammar)
+        params, leaves_room = await _constrained(state, chat, use, params)
     except BaseException:
         admission.close()
         raise
     return ChatTurn(
         job=Job(token_ids, params, service),
         admission=admission,
-        make_reader=_reader_maker(chat, use, params),
+        make_reader=_reader_maker(chat, use, leaves_room=leaves_room),
         headers=_headers(chat.notes),
     )
 
@@ -124,32 +123,31 @@ def _budgeted(
     return replace(params, token_filter=token_filter)
 
 
-def _constrained(
-    tokenizer: ServerTokenizer, chat: ChatPrompt, use: ToolUse | None, params: SamplingParams
-) -> SamplingParams:
-    """Returns the parameters with the grammar of calls where the model must make some. It stands in
-    place of the form that is asked for the text: there will be none."""
-    if use is None or not use.must_call:
-        return params
-    assert chat.form.tool_format is not None
-    grammar = ToolGrammar(
-        tool_format=chat.form.tool_format,
-        control_ids=tokenizer.control_ids,
-        reasoning=chat.form.reasoning,
-        opens_reasoning=chat.is_reasoning_open,
-    )
-    text = grammar.text(use.tools, name=use.name, parallel=use.are_parallel)
-    return replace(params, grammar=Grammar(kind="lark", text=text, origin="tools"))
+async def _constrained(
+    state: ServerState, chat: ChatPrompt, use: ToolUse | None, params: SamplingParams
+) -> tuple[SamplingParams, bool]:
+    """Returns the parameters with the turn's grammar, compiled, and whether it leaves room for
+    reasoning. Raises GrammarError where none can be used."""
+    wrong: GrammarError | None = None
+    for turn in turn_grammars(state.tokenizer, chat, use, params.grammar):
+        try:
+            await state.grammars.compile(turn.grammar)
+        except GrammarError as error:
+            wrong = error
+            continue
+        return replace(params, grammar=turn.grammar), turn.leaves_room
+    if wrong is not None:
+        raise wrong
+    return params, True
 
 
 def _reader_maker(
-    chat: ChatPrompt, use: ToolUse | None, params: SamplingParams
+    chat: ChatPrompt, use: ToolUse | None, *, leaves_room: bool
 ) -> Callable[[], TurnReader]:
-    """Returns what makes the reader of an answer. It holds none of the conversation."""
-    form, is_open, end_id = chat.form, chat.is_reasoning_open, chat.reasoning_end_id
-    if params.grammar is not None and (use is None or not use.must_call):
-        # A form of the text leaves no room for reasoning before it.
-        is_open = False
+    """Returns what makes the reader of an answer, which may begin with reasoning where its grammar
+    `leaves_room`. It holds none of the conversation."""
+    form, end_id = chat.form, chat.reasoning_end_id
+    is_open = chat.is_reasoning_open and leaves_room
     if form.reasoning is None and (use is None or form.tool_format is None):
         return PlainReader
     tools = None if use is None else use.tools

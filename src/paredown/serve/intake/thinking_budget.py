@@ -10,13 +10,14 @@ from paredown.serve.state import ServerTokenizer
 @dataclass(frozen=True, kw_only=True)
 class ThinkingBudget:
     """A token filter of one prompt, which all its answers share: what it allows depends on their
-    tokens alone. Reasoning begins with `start_ids` unless it `is_open` already, and ends with
-    `end_ids`, or with tokens of the text `end`."""
+    tokens alone. Reasoning begins with `start` unless it `is_open` already, and ends with `end`,
+    whatever tokens the model writes them with; `start_ids` and `end_ids` are the usual ones."""
 
     num_tokens: int
     is_open: bool
     start_ids: tuple[int, ...]
     end_ids: tuple[int, ...]
+    start: str
     end: str
     decode: Callable[[list[int]], str]
 
@@ -29,12 +30,13 @@ class ThinkingBudget:
         num_tokens: int,
         is_open: bool,
     ) -> "ThinkingBudget":
-        end = reasoning.end.strip()
+        start, end = reasoning.start.strip(), reasoning.end.strip()
         return cls(
             num_tokens=num_tokens,
             is_open=is_open,
-            start_ids=tuple(tokenizer.encode(reasoning.start.strip())),
+            start_ids=tuple(tokenizer.encode(start)),
             end_ids=tuple(tokenizer.encode(end)),
+            start=start,
             end=end,
             decode=tokenizer.decode,
         )
@@ -45,15 +47,8 @@ class ThinkingBudget:
         num_written = len(generated) - limit
         if not 0 <= num_written < len(self.end_ids):
             return None
-        if not self.is_open and tuple(generated[: len(self.start_ids)]) != self.start_ids:
-            return None
-        if self._has_ended(generated[:limit]):
+        text = self.decode(generated[:limit])
+        is_reasoning = self.is_open or text.lstrip().startswith(self.start)
+        if not is_reasoning or self.end in text:
             return None
         return (self.end_ids[num_written],)
-
-    def _has_ended(self, token_ids: list[int]) -> bool:
-        size = len(self.end_ids)
-        is_written = any(
-            tuple(token_ids[i : i + size]) == self.end_ids for i in range(len(token_ids) - size + 1)
-        )
-        return is_written or self.end in self.decode(token_ids)

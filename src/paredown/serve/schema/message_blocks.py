@@ -110,7 +110,7 @@ class BlockMessage(Strict):
 
     @model_validator(mode="after")
     def _check_role(self) -> "BlockMessage":
-        wrong = ("tool_use", "thinking", "redacted_thinking")
+        wrong: tuple[str, ...] = ("tool_use", "thinking", "redacted_thinking")
         if self.role == "assistant":
             wrong = ("tool_result",)
         for number, block in enumerate(self.blocks):
