@@ -1,5 +1,6 @@
 """The handler of the server's log."""
 
+import json
 import logging
 
 import pytest
@@ -72,3 +73,29 @@ def test_a_record_that_cannot_be_written_ends_nobody(logger, monkeypatch, capsys
     logger.warning("%d", "no number")
     monkeypatch.setattr(log.sys, "stderr", None)
     logger.warning("nowhere to go")
+
+
+def test_a_line_as_json_is_one_object_with_its_trace(logger, capsys):
+    logger.handler.writes_json = True
+    logger.warning("a\nERROR: forged\x1b[2J %s", "x" * 10_000)
+    try:
+        raise ValueError("one\nWARNING: forged")
+    except ValueError:
+        logger.exception("it failed")
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert first["level"] == "WARNING"
+    assert first["message"].startswith("a\\nERROR: forged\\x1b[2J xxx")
+    assert len(first["message"]) <= log.MAX_LINE_CHARS
+    assert (second["level"], second["message"]) == ("ERROR", "it failed")
+    assert second["trace"][-1] == "WARNING: forged"
+
+
+def test_what_is_left_out_is_told_as_json_too(logger, capsys):
+    logger.handler.writes_json = True
+    for number in range(10):
+        logger.warning("request %d", number)
+    logger.now_s[0] = log.PERIOD_S + 1
+    logger.handler.tell_left_out(logger.now_s[0])
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert len(lines) == MAX_LINES + 1
+    assert lines[-1]["message"].startswith(f"{10 - MAX_LINES} more lines like those of")

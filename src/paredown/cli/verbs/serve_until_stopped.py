@@ -17,6 +17,7 @@ from paredown.serve.app import create_app
 from paredown.serve.doors.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.task_state import AnyState
+from paredown.serve.watch.log import write_json
 from paredown.serve.watch.request_log import Form, RequestLog
 from paredown.shell_word import shell_word
 from paredown.shown import shown
@@ -66,6 +67,8 @@ def _end_at_once(sent: int) -> NoReturn:
 
 def _request_log(args: argparse.Namespace) -> RequestLog | None:
     form: Form | Literal["off"] = args.log_requests or ("text" if sys.stderr.isatty() else "json")
+    if form == "json":
+        write_json()
     return None if form == "off" else RequestLog(form)
 
 

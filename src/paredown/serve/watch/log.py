@@ -5,6 +5,7 @@ escaped and cut. Each place in the code may log MAX_LINES per PERIOD_S; the numb
 reported at the end of the period.
 """
 
+import json
 import logging
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from paredown.serve.watch.now_text import now_text
 from paredown.shown import shown
 
 MAX_LINES = 5
@@ -33,8 +35,11 @@ class _Count:
 
 
 class ServerLog(logging.Handler):
+    """Writes lines as text, or as JSON objects where those of requests are, too."""
+
     def __init__(self) -> None:
         super().__init__()
+        self.writes_json = False
         self._counts: dict[tuple[str, int, str], _Count] = {}
         self._next_s = 0.0
 
@@ -51,7 +56,7 @@ class ServerLog(logging.Handler):
                 count.num_left_out += 1
                 return
             count.num_told += 1
-            self._write(lines_of(record))
+            self._write([json_line(record)] if self.writes_json else lines_of(record))
         except Exception:
             # Logging is called everywhere, so a closed stream must not end the caller.
             self.handleError(record)
@@ -66,7 +71,8 @@ class ServerLog(logging.Handler):
             count = self._counts.pop(key)
             if count.num_left_out:
                 more = f"{count.num_left_out:,} more lines like those of {count.line} were left out"
-                self._write([f"{key[2]}: {more}"])
+                told = {"time": now_text(), "level": key[2], "message": more}
+                self._write([json.dumps(told)] if self.writes_json else [f"{key[2]}: {more}"])
 
     def _write(self, lines: Iterable[str]) -> None:
         sys.stderr.write("".join(f"{line}\n" for line in lines))
@@ -85,15 +91,36 @@ def lines_of(record: logging.LogRecord) -> Iterator[str]:
     """Yields a record's line and those of its traceback, each marked so that none passes for
     another record."""
     yield shown(f"{record.levelname}: {record.getMessage().strip()}", MAX_LINE_CHARS)
+    for line in _trace(record):
+        yield f"  | {line}"
+
+
+def json_line(record: logging.LogRecord) -> str:
+    """Returns a record as a JSON object on one line."""
+    told: dict[str, object] = {
+        "time": now_text(),
+        "level": record.levelname,
+        "message": shown(record.getMessage().strip(), MAX_LINE_CHARS),
+    }
+    if trace := list(_trace(record)):
+        told["trace"] = trace
+    return json.dumps(told)
+
+
+def _trace(record: logging.LogRecord) -> Iterator[str]:
     if record.exc_info is None or record.exc_info[1] is None:
         return
     trace = "".join(traceback.format_exception(record.exc_info[1], limit=-MAX_TRACE_LINES // 2))
-    lines = trace.splitlines()
-    for line in lines[-MAX_TRACE_LINES:]:
-        yield f"  | {shown(line, MAX_LINE_CHARS)}"
+    for line in trace.splitlines()[-MAX_TRACE_LINES:]:
+        yield shown(line, MAX_LINE_CHARS)
 
 
 _HANDLER = ServerLog()
+
+
+def write_json() -> None:
+    """Has the lines of the process's log written as JSON from now on."""
+    _HANDLER.writes_json = True
 
 
 def tell_left_out() -> None:

@@ -5,9 +5,9 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Literal
 
+from paredown.serve.watch.now_text import now_text
 from paredown.serve.watch.request_line import RequestLine
 
 Form = Literal["json", "text"]
@@ -31,7 +31,7 @@ class RequestLog:
             self._num_left_out += 1
             return
         self._num_told += 1
-        now = _now()
+        now = now_text()
         self._write_line((line.as_json(now) if self._form == "json" else line.as_text(now)) + "\n")
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
@@ -44,14 +44,10 @@ class RequestLog:
         if self._num_left_out:
             num, self._num_left_out = self._num_left_out, 0
             if self._form == "json":
-                line = json.dumps({"time": _now(), "left_out": num}, separators=(",", ":"))
+                line = json.dumps({"time": now_text(), "left_out": num}, separators=(",", ":"))
             else:
-                line = f"{_now()} {num:,} more requests were left out"
+                line = f"{now_text()} {num:,} more requests were left out"
             self._write_line(f"{line}\n")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _to_stderr(line: str) -> None:
