@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.cli.options.structure import add_structure_arguments, answer_grammar
 from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.sampling.sampling_params import SamplingParams
 
@@ -60,6 +61,7 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) 
     group.add_argument(
         "--ignore-eos", action="store_true", help="go on after the end-of-text token"
     )
+    add_structure_arguments(parser)
     add_kv_dtype_argument(parser)
 
 
@@ -67,7 +69,7 @@ def sampling_params(
     args: argparse.Namespace, defaults: SamplingDefaults | None = None
 ) -> SamplingParams:
     """Returns the sampling parameters; `defaults` are the model's. Raises ParameterError for a
-    value out of range."""
+    value out of range, and what `answer_grammar` raises."""
     of_model = {} if defaults is None else defaults.of_draws
     given = {name: one for name in OWN_DEFAULTS if (one := getattr(args, name)) is not None}
     drawn: dict[str, Any] = {**OWN_DEFAULTS, **of_model, **given}
@@ -80,4 +82,5 @@ def sampling_params(
         seed=args.seed,
         stop=tuple(args.stop),
         ignore_eos=args.ignore_eos,
+        grammar=answer_grammar(args),
     )

@@ -30,6 +30,7 @@ EXAMPLES = """examples:
   echo "The old house" | paredown generate --echo
   paredown generate --prompts-file prompts.txt --seed 1 --json
   paredown generate "It was" --speculate draft
+  paredown generate "Is the sea blue?" --choice yes --choice no
   paredown generate "It was" --max-tokens 100000 --ignore-eos --attention-sinks 4
 
 On a terminal, characters of an answer that would steer it are escaped (\\x1b); a file or another

@@ -22,8 +22,8 @@ _NOTHING = "NoExtension"
 def make_checker(setup: bytes) -> Callable[[bytes], bytes]:
     """Returns the checker. `setup` is a vocabulary. A request is a JSON list of kind and text; the
     answer a JSON list of llguidance's grammar and None, or of None and what is wrong."""
-    os.nice(CHECK_PRIORITY)
     tokenizer = Vocabulary.from_bytes(setup).open()
+    os.nice(CHECK_PRIORITY)  # a client waits for the first, and grammars may take long
     limits = parser_limits()
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     resource.setrlimit(resource.RLIMIT_STACK, (CHECK_STACK_BYTES, hard))

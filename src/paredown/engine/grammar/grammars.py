@@ -63,8 +63,8 @@ class Grammars:
         with self._turn:
             if (found := self.find(grammar)) is not None:
                 return found
-            if self._tokenizer is None:  # first, since it says why a model cannot follow any
-                self._tokenizer = Vocabulary.of(*self._model_tokens).open()
+            if self._tokenizer is None:
+                self._tokenizer = self._open()
             from paredown.engine.grammar.compiled_grammar import CompiledGrammar
 
             compiled = CompiledGrammar(self._checked(grammar), self._tokenizer)
@@ -80,11 +80,23 @@ class Grammars:
             if self._process is not None:
                 self._process.close()
 
+    def _open(self) -> "LLTokenizer":
+        """Reads the tokens here, while the process reads them too."""
+        vocabulary = Vocabulary.of(*self._model_tokens)
+        process = ConfinedProcess(CONFINEMENT, vocabulary.to_bytes())
+        try:
+            process.start()
+            tokenizer = vocabulary.open()
+        except BaseException as error:
+            process.close()
+            if isinstance(error, NotStartedError):
+                raise NoProcessError("the check of a grammar", error) from error
+            raise
+        self._process = process
+        return tokenizer
+
     def _checked(self, grammar: Grammar) -> str:
-        if self._process is None:
-            self._process = ConfinedProcess(
-                CONFINEMENT, Vocabulary.of(*self._model_tokens).to_bytes()
-            )
+        assert self._process is not None
         request = json.dumps([grammar.kind, grammar.text]).encode()
         try:
             text, wrong = json.loads(self._process.ask(request, cpu_s=CHECK_CPU_S))
