@@ -22,12 +22,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -88,7 +87,7 @@ def over_http(url: str, pid: int, asked: list[list[int]], num_tokens: int) -> Tu
     )
 
 
-def median_gap(arrivals: Any) -> float:
+def median_gap(arrivals: Iterable[list[float]]) -> float:
     gaps = [b - a for times in arrivals for a, b in pairwise(times)]
     return statistics.median(gaps)
 
@@ -151,7 +150,7 @@ def row(num: int, turns: list[tuple[Turn, Turn]]) -> dict[str, float]:
     https = [asdict(http) for _, http in turns]
 
     def median(name: str) -> float:
-        return statistics.median(one[name] for one in https)
+        return float(statistics.median(one[name] for one in https))
 
     return {
         "streams": num,

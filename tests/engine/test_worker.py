@@ -1,6 +1,7 @@
 """Sessions that come in are admitted first, and submitted between the steps of others."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from fakes.toy_executor import ToyExecutor, ToyTokenizer
 from paredown.engine import worker as worker_module
 from paredown.engine.engine import Engine
 from paredown.engine.model_thread import UnavailableError
+from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -37,6 +39,53 @@ def run(ask, **config) -> object:
 async def all_of(session) -> None:
     async for _ in session.outputs():
         pass
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_reader_that_rests_gets_what_came_meanwhile_and_the_end_at_once(n):
+    """It would rest for longer than the test may take."""
+
+    async def ask(worker: Worker, engine: Engine) -> int:
+        found = []
+        for interval_s in (0.0, 1000.0):
+            session = worker.open([Job([1], replace(PARAMS, n=n))])
+            batches = [batch async for batch in session.batches(interval_s)]
+            worker.close(session)
+            tokens = [token for batch in batches for _, one in batch for token in one.token_ids]
+            assert len(tokens) == 40 * n
+            found.append((len(batches), sorted(tokens)))
+        (_, steady), (num_batches, rested) = found
+        assert steady == rested
+        return num_batches
+
+    # The first tokens, what came until an answer ended, and what ended later.
+    assert run(ask) <= 2 + n
+
+
+def test_an_error_wakes_a_reader_that_rests():
+    async def ask(worker: Worker, engine: Engine) -> int:
+        engine.executor.failing_steps = frozenset({5})
+        session = worker.open([Job([1], PARAMS)])
+        batches = [batch async for batch in session.batches(1000.0)]
+        worker.close(session)
+        return batches[-1][-1][1].finish_reason
+
+    assert run(ask) == "error"
+
+
+def test_log_probabilities_that_wait_for_long_are_packed():
+    async def ask(worker: Worker, engine: Engine) -> int:
+        params = replace(PARAMS, max_tokens=200, logprobs=3)
+        session = worker.open([Job([1], params)])
+        await session.start()
+        while any(place[0] is session for place in worker._places.values()):
+            await asyncio.sleep(0.001)
+        outputs = [output async for _, output in session.outputs()]
+        worker.close(session)
+        assert sum(len(one.logprobs) for one in outputs) == 200
+        return sum(isinstance(one.logprobs, PackedLogprobs) for one in outputs)
+
+    assert run(ask) > 200 - 3 * worker_module.MAX_BATCH_STEPS
 
 
 def test_many_jobs_come_in_while_others_go_on(monkeypatch):

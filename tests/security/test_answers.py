@@ -6,7 +6,8 @@ import re
 import pytest
 
 from drivers.loop_turns import watched_turns
-from drivers.running_server import running_server
+from drivers.running_server import NUM_PAGES, SPEC, running_server
+from fakes.toy_executor import ToyExecutor
 from paredown.serve.answers import answer
 from paredown.serve.intake import admission, intake
 from paredown.serve.intake.intake import MAX_LOGPROBS
@@ -83,7 +84,8 @@ def test_more_log_probabilities_than_may_be_held_are_refused(monkeypatch):
 def test_what_others_hold_is_said_and_comes_back(monkeypatch):
     monkeypatch.setattr(intake, "MAX_LOGPROBS", 1000)
     body = {"prompt": "x", "max_tokens": 100, "logprobs": 8, "ignore_eos": True, "stream": True}
-    with running_server() as server:
+    slow = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC, delay_s=0.01)
+    with running_server(executor=slow) as server:
         with server.client.stream("POST", "/v1/completions", json=body) as running:
             lines = running.iter_lines()
             next(lines)

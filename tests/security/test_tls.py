@@ -76,6 +76,8 @@ def test_answers_come_over_tls_whole_and_in_pieces(server, files):
             "text"
         ]
         body = {**BODY, "seed": 3, "stream": True}
+        # Slower than events come.
+        server.engine.executor.delay_s = 0.006
         with client.stream("POST", "/v1/completions", json=body) as reply:
             lines = [line for line in reply.iter_lines() if line]
         assert lines.pop() == "data: [DONE]"

@@ -116,7 +116,8 @@ class Session:
         events = list(self._events)
         is_due = len(events) >= MAX_BATCH_STEPS or any(map(_ends_an_answer, events))
         if is_due or end_s <= self.loop.time():
-            await asyncio.sleep(0)
+            if events:
+                await asyncio.sleep(0)
             return
         timer = self.loop.call_at(end_s, self.wake)
         try:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from paredown.serve.doors.connection import CHUNK_WRITER, ChunkWriter
 from paredown.serve.errors import ClientGoneError
 from paredown.serve.intake.disconnect import run_until_disconnect
 
@@ -28,15 +29,19 @@ class PieceStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await run_until_disconnect(receive, self._send_all(send))
+            await run_until_disconnect(receive, self._send_all(scope, send))
         except ClientGoneError:
             pass
         finally:
             self._close()
 
-    async def _send_all(self, send: Send) -> None:
+    async def _send_all(self, scope: Scope, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
+        write: ChunkWriter | None = scope.get(CHUNK_WRITER)
         async for piece in self._pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            if write is None:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            elif piece:
+                await write(piece)
         await send({"type": "http.response.body", "body": b"", "more_body": False})

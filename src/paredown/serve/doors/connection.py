@@ -12,18 +12,23 @@ import asyncio
 import resource
 import socket
 import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from paredown.serve.doors.places import HEALTH_PLACES, Places
 from paredown.serve.doors.turns import Turns
 from paredown.serve.errors import HttpError
 
 MAX_CONNECTIONS = 2048
+# The key of a scope under which a connection offers to write chunks of an answer's body.
+CHUNK_WRITER = "paredown.chunk_writer"
+ChunkWriter = Callable[[bytes], Awaitable[None]]
 # asyncio accepts this many per turn, and a refused one is closed some turns later.
 BACKLOG = 128
 HEAD_TIMEOUT_S = 30.0
@@ -113,6 +118,7 @@ class Connection(H11Protocol):
         self.flow.resume_reading()
         try:
             super().handle_events()
+            self._offer_chunks()
         except Exception:
             # This is a bug, which the loop's handler reports. The connection is cut so that no
             # client waits.
@@ -123,6 +129,22 @@ class Connection(H11Protocol):
             if self.flow.read_paused and not self.transport.is_closing():
                 self._read_ahead()
         self._note()
+
+    def _offer_chunks(self) -> None:
+        """Lets the application write the chunks of an answer itself. It begins in a later round."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_started:
+            return
+        if cycle.scope["http_version"] == "1.1" and cycle.scope["method"] != "HEAD":
+            cycle.scope[CHUNK_WRITER] = partial(self._write_chunk, cycle)
+
+    async def _write_chunk(self, cycle: RequestResponseCycle, data: bytes) -> None:
+        """Does what `cycle.send` does with a piece of a body that has no Content-Length, without
+        the layers between: they take as long as all else that is done for a token."""
+        if self.flow.write_paused and not cycle.disconnected:
+            await self.flow.drain()
+        if not cycle.disconnected:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _read_ahead(self) -> None:
         """Handles data after a complete request: they are read up to a limit, because only reading
