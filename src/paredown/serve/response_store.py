@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 
 from paredown.serve.errors import MAX_NAME_CHARS, HttpError
 from paredown.serve.schema.message import Message
@@ -12,25 +13,26 @@ MAX_RESPONSES = 1024
 MAX_BYTES = 64_000_000
 # What an object takes beside its text.
 _MESSAGE_BYTES = 1000
+_ITEM_BYTES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredResponse:
-    """`owner` is who may read it, `text` the response as JSON, `items` the input as JSON objects,
-    and `messages` the conversation up to its end without instructions."""
+    """`owner` is who may read it, `text` the response as JSON, `items` the ids and the JSON of the
+    input's items, and `messages` the conversation up to its end without instructions."""
 
     id: str
     owner: str
     text: str
-    items: Sequence[dict[str, object]]
+    items: Sequence[tuple[str, str]]
     messages: Sequence[Message]
 
     @property
     def num_bytes(self) -> int:
         """Returns about how much memory it takes. Messages that it shares with the response before
         it count again."""
-        size = len(self.text) + sum(len(str(one)) for one in self.items)
-        return size + sum(_MESSAGE_BYTES + len(repr(one)) for one in self.messages)
+        size = getsizeof(self.text) + sum(_ITEM_BYTES + getsizeof(text) for _, text in self.items)
+        return size + sum(_MESSAGE_BYTES + one.num_bytes for one in self.messages)
 
 
 class ResponseStore:

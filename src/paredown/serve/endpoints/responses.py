@@ -3,7 +3,6 @@
 A response becomes a chat, so that there is one path for both.
 """
 
-import secrets
 from collections.abc import Sequence
 from functools import partial
 
@@ -12,14 +11,13 @@ from starlette.responses import JSONResponse, Response
 
 from paredown.serve.answers.answer import Answer
 from paredown.serve.answers.json_stream import to_json
-from paredown.serve.answers.output_item import OutputItem, new_id
+from paredown.serve.answers.output_item import OutputItem
 from paredown.serve.answers.response_format import FinishedResponse, ResponseFormat
 from paredown.serve.intake.chat_turn import count_tokens, prepare_chat
 from paredown.serve.response_store import StoredResponse
 from paredown.serve.schema.message import CalledFunction, Message, ToolCall
 from paredown.serve.schema.response import (
     PromptOfResponse,
-    ResponseRequest,
     read_prompt_of_response,
     read_response,
 )
@@ -52,8 +50,8 @@ async def _prepare(request: Request) -> Answer:
     turn = await prepare_chat(state, request, chat, chat.params(state.sampling_defaults))
     keep = _keep_nothing
     if asked.is_stored:
-        messages = [*earlier, *asked.own_messages()]
-        keep = partial(_keep, state, state.owner(request), messages, _input_items(asked))
+        messages = [*earlier, *asked.own_messages]
+        keep = partial(_keep, state, state.owner(request), messages, asked.shown_items)
     return Answer(
         state,
         ResponseFormat(asked.settings(state.model_name), keep),
@@ -80,7 +78,7 @@ def _keep(
     state: ServerState,
     owner: str,
     messages: list[Message],
-    items: list[dict[str, object]],
+    items: list[tuple[str, str]],
     finished: FinishedResponse,
 ) -> None:
     """Stores a response with its conversation."""
@@ -116,12 +114,3 @@ def _message(items: Sequence[OutputItem]) -> Message:
         reasoning_content=texts["reasoning"] or None,
         tool_calls=calls or None,
     )
-
-
-def _input_items(asked: ResponseRequest) -> list[dict[str, object]]:
-    """Returns the items of the input with ids, as they are listed."""
-    if isinstance(asked.input, str):
-        part = {"type": "input_text", "text": asked.input}
-        return [{"id": new_id("msg"), "type": "message", "role": "user", "content": [part]}]
-    shown = [one.model_dump(exclude_none=True) for one in asked.input]
-    return [{"id": f"item_{secrets.token_hex(16)}", **one} for one in shown]

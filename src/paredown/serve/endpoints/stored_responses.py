@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from paredown.serve.answers.json_stream import to_json
 from paredown.serve.errors import HttpError
 from paredown.serve.task_state import generation_state
 
@@ -34,21 +35,20 @@ async def list_input_items(request: Request) -> Response:
         items.reverse()
     after = query.get("after")
     if after is not None:
-        places = [number for number, one in enumerate(items) if one["id"] == after]
+        places = [number for number, (item_id, _) in enumerate(items) if item_id == after]
         if not places:
             raise HttpError(400, "there is no such item in the response", param="after")
         items = items[places[0] + 1 :]
     limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
     shown = items[:limit]
-    return JSONResponse(
-        {
-            "object": "list",
-            "data": shown,
-            "first_id": shown[0]["id"] if shown else None,
-            "last_id": shown[-1]["id"] if shown else None,
-            "has_more": len(items) > limit,
-        }
-    )
+    around = {
+        "object": "list",
+        "first_id": shown[0][0] if shown else None,
+        "last_id": shown[-1][0] if shown else None,
+        "has_more": len(items) > limit,
+    }
+    data = ",".join(text for _, text in shown)
+    return Response(f'{to_json(around)[:-1]},"data":[{data}]}}', media_type="application/json")
 
 
 def _limit(text: str) -> int:

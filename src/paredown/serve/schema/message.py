@@ -1,5 +1,6 @@
 """A turn of a conversation, as clients send it."""
 
+from sys import getsizeof
 from typing import Annotated, Any, Literal
 
 import pydantic_core
@@ -153,6 +154,13 @@ class Message(Strict):
         reasoning = self.reasoning_content or self.reasoning or self.thinking or ""
         arguments = sum(len(one.function.arguments) for one in self.tool_calls or ())
         return MESSAGE_CHARS + len(self.text) + len(reasoning) + arguments
+
+    @property
+    def num_bytes(self) -> int:
+        """Returns the memory of its texts."""
+        texts = [self.text, self.reasoning_content, self.reasoning, self.thinking, self.name]
+        texts += [one.function.arguments for one in self.tool_calls or ()]
+        return sum(getsizeof(text) for text in texts if text is not None)
 
     def for_template(self, *, arguments_as_text: bool = False) -> dict[str, object]:
         """Returns the message in the form that chat templates expect. Without content it has an

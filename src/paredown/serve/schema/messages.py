@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from paredown.serve.errors import HttpError
@@ -128,6 +128,7 @@ class PromptOfMessage(Strict):
     tool_choice: MessageToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    _chat_messages: list[Message] = PrivateAttr(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
@@ -147,7 +148,7 @@ class PromptOfMessage(Strict):
                 code="unsupported_parameter",
             )
         fields: dict[str, object] = {
-            "messages": self._messages(),
+            "messages": self._chat_messages,
             "tools": None if not self.tools else [one.nested() for one in self.tools],
             **self._reasoning(),
             **self._more_fields(),
@@ -159,7 +160,14 @@ class PromptOfMessage(Strict):
             fields["response_format"] = self.output_config.format.nested()
         return parse(ChatRequest, {name: one for name, one in fields.items() if one is not None})
 
+    @model_validator(mode="after")
+    def _convert(self) -> "PromptOfMessage":
+        """Does here what takes time: long bodies are read beside the event loop."""
+        self._chat_messages = self._messages()
+        return self
+
     def _messages(self) -> list[Message]:
+        """Returns the conversation as messages of a chat."""
         messages = [made for one in self.messages for made in one.messages()]
         if self.system is None:
             return messages

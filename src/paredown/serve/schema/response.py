@@ -1,9 +1,11 @@
 """The body of POST /v1/responses. It becomes a chat."""
 
+import json
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from paredown.serve.schema.chat import ChatRequest
@@ -130,23 +132,33 @@ class PromptOfResponse(Strict):
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningSettings | None = None
     text: TextSettings | None = None
+    _own_messages: list[Message] = PrivateAttr(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
     def _drop_no_ops(cls, fields: Any) -> Any:
         return drop_no_ops(fields, cls.no_ops)
 
+    @model_validator(mode="after")
+    def _convert(self) -> "PromptOfResponse":
+        """Does here what takes time: long bodies are read beside the event loop."""
+        self._own_messages = (
+            [Message(role="user", content=self.input)]
+            if isinstance(self.input, str)
+            else as_messages(self.input)
+        )
+        return self
+
+    @property
     def own_messages(self) -> list[Message]:
         """Returns the messages of the input, without those of the response before it."""
-        if isinstance(self.input, str):
-            return [Message(role="user", content=self.input)]
-        return as_messages(self.input)
+        return self._own_messages
 
     def chat(self, earlier: Sequence[Message]) -> ChatRequest:
         """Returns the chat that answers it, after the messages of `earlier` responses. Raises
         HttpError."""
         fields = {
-            "messages": _instructed(self.instructions, [*earlier, *self.own_messages()]),
+            "messages": _instructed(self.instructions, [*earlier, *self.own_messages]),
             "tools": None if self.tools is None else [one.nested() for one in self.tools],
             "tool_choice": (
                 self.tool_choice
@@ -209,6 +221,7 @@ class ResponseRequest(PromptOfResponse):
     prompt_cache_options: dict[Label, Label] | None = None
     prompt_cache_retention: Label | None = None
     service_tier: Label | None = None
+    _shown_items: list[tuple[str, str]] = PrivateAttr(default_factory=list)
 
     @field_validator("include", mode="after")
     @classmethod
@@ -226,6 +239,27 @@ class ResponseRequest(PromptOfResponse):
     def _more_fields(self) -> dict[str, object]:
         same = {name: getattr(self, name) for name in _SAME_NAMES}
         return {**same, "max_completion_tokens": self.max_output_tokens}
+
+    @model_validator(mode="after")
+    def _write_items(self) -> "ResponseRequest":
+        if self.is_stored:
+            self._shown_items = self._written_items()
+        return self
+
+    @property
+    def shown_items(self) -> list[tuple[str, str]]:
+        """Returns the items of a stored response's input as they are listed, each with its id and
+        as JSON."""
+        return self._shown_items
+
+    def _written_items(self) -> list[tuple[str, str]]:
+        if isinstance(self.input, str):
+            part = {"type": "input_text", "text": self.input}
+            shown: list[JsonObject] = [{"type": "message", "role": "user", "content": [part]}]
+        else:
+            shown = [one.model_dump(exclude_none=True) for one in self.input]
+        told = [{"id": f"item_{secrets.token_hex(16)}", **one} for one in shown]
+        return [(str(one["id"]), json.dumps(one, ensure_ascii=False)) for one in told]
 
     def settings(self, model_name: str) -> dict[str, object]:
         """Returns the fields that the response repeats."""
