@@ -88,7 +88,7 @@ def test_the_examples_of_structured_output_run() -> None:
 
 def curl_lines() -> list[str]:
     found = []
-    for page in ("serve.md", "structured_output.md"):
+    for page in ("serve.md", "structured_output.md", "responses.md", "messages.md"):
         block = next(one for one in blocks(page) if "curl" in one)
         lines = re.sub(r"\\\n\s*", "", block).replace("\n         ", " ").splitlines()
         found += [line for line in lines if line]
@@ -104,11 +104,12 @@ def test_a_request_of_the_page_is_answered(line: str, url: str) -> None:
     assert done.stdout
 
 
-def test_the_openai_client_of_the_page_gets_an_answer(
-    url: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", ["serve.md", "responses.md", "messages.md"])
+def test_the_client_of_the_page_gets_an_answer(
+    page: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (example,) = blocks("serve.md", "py")
-    exec(compile(example.replace("http://localhost:8000", url), "serve.md", "exec"), {})
+    example = "\n".join(blocks(page, "py"))
+    exec(compile(example.replace("http://localhost:8000", url), page, "exec"), {})
     assert capsys.readouterr().out.strip()
 
 
