@@ -23,7 +23,7 @@ def tool(name: str, **properties: object) -> Tool:
 
 @dataclass
 class Turn:
-    """What a client has of a turn when it is whole."""
+    """A whole turn, as a client has it."""
 
     content: str = ""
     reasoning: str = ""

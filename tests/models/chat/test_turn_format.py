@@ -1,4 +1,4 @@
-"""What a turn's format says of its template."""
+"""The facts that a turn's format has of its template."""
 
 from pathlib import Path
 

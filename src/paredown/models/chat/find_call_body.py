@@ -17,7 +17,7 @@ _JSON_STARTS = re.compile(r"[\[{]")
 
 @dataclass(frozen=True, kw_only=True)
 class FoundCall:
-    """What stands before the first call, between two, and behind the last."""
+    """Calls in a text, with what stands before the first, between two, and behind the last."""
 
     body: Body
     before: str

@@ -14,7 +14,7 @@ _WHOLE_WORD = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?|true|f
 
 
 class _Wants(Enum):
-    """What may come next."""
+    """The next thing that may come."""
 
     VALUE = 1
     FIRST_ITEM = 2  # or the end of the list

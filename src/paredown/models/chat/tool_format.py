@@ -18,7 +18,7 @@ PYTHON_TAG = "<|python_tag|>"
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """What stands before and behind something. Models vary its whitespace."""
+    """Markers before and behind something. Models vary their whitespace."""
 
     start: str = ""
     end: str = ""

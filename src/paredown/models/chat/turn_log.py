@@ -10,7 +10,7 @@ from paredown.models.chat.turn_event import (
 
 
 class DamagedCallError(Exception):
-    """What stands here is no call, or none that can be answered."""
+    """Text that looked like a call and is none, or none that can be answered."""
 
 
 class TurnLog:
