@@ -99,3 +99,15 @@ def test_what_is_left_out_is_told_as_json_too(logger, capsys):
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert len(lines) == MAX_LINES + 1
     assert lines[-1]["message"].startswith(f"{10 - MAX_LINES} more lines like those of")
+
+
+def test_lines_that_have_no_room_are_counted_with_those_that_were_left_out(logger):
+    found, has_room = [], [False]
+    logger.handler.write_text = lambda text: has_room[0] and (found.append(text) or True)
+    for number in range(3):
+        logger.warning("request %d", number)
+    has_room[0] = True
+    logger.now_s[0] = log.PERIOD_S + 1
+    logger.handler.tell_left_out(logger.now_s[0])
+    (line,) = found
+    assert line.startswith("WARNING: 3 more lines like those of")

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -17,7 +18,8 @@ from paredown.serve.app import create_app
 from paredown.serve.doors.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.task_state import AnyState
-from paredown.serve.watch.log import write_json
+from paredown.serve.watch.line_writer import LineWriter
+from paredown.serve.watch.log import written_by
 from paredown.serve.watch.request_log import Form, RequestLog
 from paredown.shell_word import shell_word
 from paredown.shown import shown
@@ -42,34 +44,37 @@ def serve_until_stopped(
                 server.should_exit = True
 
         app = create_app(state, on_worker_change=announce, page=not args.no_page)
-        server: Server = make_server(app, worker, listen, log=_request_log(args))
-        server.end_at_once = _end_at_once
+        form: Form | Literal["off"] = args.log_requests or _usual_form()
+        writer = LineWriter()
+        log = None if form == "off" else RequestLog(form, writer.write)
+        server: Server = make_server(app, worker, listen, log=log)
+        server.end_at_once = partial(_end_at_once, writer)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # uvicorn handles SIGTERM and Ctrl-C itself.
             signal.signal(signal.SIGHUP, server.handle_hangup)
         if listen.keys is None and not is_loopback(sock.getsockname()[0]):
             tell(f"anyone who can reach {url} can use this model")
         try:
-            server.run(sockets=[sock])
+            with written_by(writer.write, as_json=form == "json"):
+                server.run(sockets=[sock])
         finally:
+            writer.close()
             # What is frozen is never let go of: the core would report it as leaked.
             gc.unfreeze()
     return server.stopped_by
 
 
-def _end_at_once(sent: int) -> NoReturn:
+def _end_at_once(writer: LineWriter, sent: int) -> NoReturn:
     """Ends the process, without the wait for a step under way that an exit has."""
+    writer.close()
     tell("stopped at once: answers under way were cut off")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(128 + sent)
 
 
-def _request_log(args: argparse.Namespace) -> RequestLog | None:
-    form: Form | Literal["off"] = args.log_requests or ("text" if sys.stderr.isatty() else "json")
-    if form == "json":
-        write_json()
-    return None if form == "off" else RequestLog(form)
+def _usual_form() -> Form:
+    return "text" if sys.stderr.isatty() else "json"
 
 
 def served_name(asked: str | None, path: Path) -> str:

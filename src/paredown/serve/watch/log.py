@@ -10,7 +10,8 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,8 @@ class ServerLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.writes_json = False
+        # Where lines go; without it to standard error, at once.
+        self.write_text: Callable[[str], object] | None = None
         self._counts: dict[tuple[str, int, str], _Count] = {}
         self._next_s = 0.0
 
@@ -55,8 +58,10 @@ class ServerLog(logging.Handler):
             if count.num_told >= MAX_LINES:
                 count.num_left_out += 1
                 return
-            count.num_told += 1
-            self._write([json_line(record)] if self.writes_json else lines_of(record))
+            if self._write([json_line(record)] if self.writes_json else lines_of(record)):
+                count.num_told += 1
+            else:
+                count.num_left_out += 1
         except Exception:
             # Logging is called everywhere, so a closed stream must not end the caller.
             self.handleError(record)
@@ -74,9 +79,14 @@ class ServerLog(logging.Handler):
                 told = {"time": now_text(), "level": key[2], "message": more}
                 self._write([json.dumps(told)] if self.writes_json else [f"{key[2]}: {more}"])
 
-    def _write(self, lines: Iterable[str]) -> None:
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
+    def _write(self, lines: Iterable[str]) -> bool:
+        """Returns whether there was room for the lines."""
+        text = "".join(f"{line}\n" for line in lines)
+        if self.write_text is not None:
+            return self.write_text(text) is not False
+        sys.stderr.write(text)
         sys.stderr.flush()
+        return True
 
 
 class _SendsToNobody(logging.Filter):
@@ -118,9 +128,14 @@ def _trace(record: logging.LogRecord) -> Iterator[str]:
 _HANDLER = ServerLog()
 
 
-def write_json() -> None:
-    """Has the lines of the process's log written as JSON from now on."""
-    _HANDLER.writes_json = True
+@contextmanager
+def written_by(write_text: Callable[[str], object], *, as_json: bool) -> Iterator[None]:
+    """Has the lines of the process's log written so inside."""
+    _HANDLER.write_text, _HANDLER.writes_json = write_text, as_json
+    try:
+        yield
+    finally:
+        _HANDLER.write_text, _HANDLER.writes_json = None, False
 
 
 def tell_left_out() -> None:

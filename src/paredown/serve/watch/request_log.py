@@ -2,7 +2,6 @@
 out."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -16,12 +15,12 @@ _PERIOD_S = 1.0
 
 
 class RequestLog:
-    """Belongs to one event loop. `write_line` takes a line with its end; without it lines go to
-    standard error."""
+    """Belongs to one event loop. `write_line` takes a line with its end, and returns False where it
+    has no room for it."""
 
-    def __init__(self, form: Form, write_line: Callable[[str], object] | None = None) -> None:
+    def __init__(self, form: Form, write_line: Callable[[str], object]) -> None:
         self._form = form
-        self._write_line = _to_stderr if write_line is None else write_line
+        self._write_line = write_line
         self._start_s = time.monotonic()
         self._num_told = self._num_left_out = 0
 
@@ -30,9 +29,12 @@ class RequestLog:
         if self._num_told >= MAX_LINES:
             self._num_left_out += 1
             return
-        self._num_told += 1
         now = now_text()
-        self._write_line((line.as_json(now) if self._form == "json" else line.as_text(now)) + "\n")
+        told = line.as_json(now) if self._form == "json" else line.as_text(now)
+        if self._write_line(f"{told}\n") is False:
+            self._num_left_out += 1
+        else:
+            self._num_told += 1
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
         """Begins a new period where the last is over, or `at_once`, and tells what that left
@@ -41,18 +43,10 @@ class RequestLog:
         if now_s - self._start_s < _PERIOD_S and not at_once:
             return
         self._start_s, self._num_told = now_s, 0
-        if self._num_left_out:
-            num, self._num_left_out = self._num_left_out, 0
+        if num := self._num_left_out:
             if self._form == "json":
                 line = json.dumps({"time": now_text(), "left_out": num}, separators=(",", ":"))
             else:
                 line = f"{now_text()} {num:,} more requests were left out"
-            self._write_line(f"{line}\n")
-
-
-def _to_stderr(line: str) -> None:
-    try:
-        sys.stderr.write(line)
-        sys.stderr.flush()
-    except OSError:  # nobody reads it any more, which must not end a request
-        pass
+            if self._write_line(f"{line}\n") is not False:
+                self._num_left_out = 0
