@@ -87,6 +87,26 @@ def test_without_a_valid_key_the_answer_is_401_in_openais_form(server, headers):
     assert not server.engine.scheduler.num_unfinished
 
 
+def test_without_a_key_messages_answer_in_their_own_form(server):
+    reply = server.client.post("/v1/messages", json=BODY)
+    assert reply.status_code == 401
+    told = reply.json()
+    assert (told["type"], told["error"]["type"]) == ("error", "authentication_error")
+
+
+def test_a_stored_response_is_found_with_its_own_key_alone(server):
+    body = {"input": "x", "max_output_tokens": 2}
+    stored = server.client.post("/v1/responses", json=body, headers=bearer(ALICE)).json()
+    path = f"/v1/responses/{stored['id']}"
+    after = {**body, "previous_response_id": stored["id"]}
+    for key, status in ((BOB, 404), (ALICE, 200)):
+        assert server.client.get(path, headers=bearer(key)).status_code == status
+        reply = server.client.post("/v1/responses", json=after, headers=bearer(key))
+        assert reply.status_code == status
+    assert server.client.delete(path, headers=bearer(BOB)).status_code == 404
+    assert server.client.delete(path, headers=bearer(ALICE)).status_code == 200
+
+
 def test_a_key_comes_in_either_header(server):
     for headers in (
         bearer(ALICE),

@@ -1,5 +1,7 @@
 """Errors as the Messages API tells them: {"type": "error", "error": {"type", "message"}}."""
 
+from starlette.types import Scope
+
 from paredown.serve.errors import HttpError
 
 _TYPES = {
@@ -11,6 +13,14 @@ _TYPES = {
     500: "api_error",
     503: "overloaded_error",
 }
+# Below it, errors have this form.
+PATH = "/v1/messages"
+
+
+def error_body(error: HttpError, scope: Scope) -> dict[str, object]:
+    """Returns the body of an error in the form of the API that was asked."""
+    is_message = scope["path"] == PATH or scope["path"].startswith(PATH + "/")
+    return message_error(error) if is_message else error.body()
 
 
 def message_error(error: HttpError) -> dict[str, object]:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drivers.chat_client import ADD, NOTE, USER, call, chat_client
+from drivers.chat_client import ADD, CHAT, NOTE, USER, call, chat_client
 from fakes.scripted_chat import cuts, pieces
 from paredown.serve.answers.message_format import as_input
+from paredown.serve.answers.response_cache import ResponseCache
 
 PATH = "/v1/messages"
 BODY = {"messages": USER, "max_tokens": 500}
@@ -113,6 +114,23 @@ def test_what_ended_an_answer_is_told(client):
     assert message["content"] == [{"type": "text", "text": "one "}]
     cut = client.ask(PATH, messages=USER, max_tokens=1)
     assert (cut["stop_reason"], cut["usage"]["output_tokens"]) == ("max_tokens", 1)
+
+
+def test_a_kept_answer_is_the_same_as_the_first():
+    text = f"<think>\nhm\n</think>\n\nI ask. {call('add', a=1, b=2)} two more"
+    with chat_client(response_cache=ResponseCache(10**6)) as client:
+        client.say(*text)
+        body = {**BODY, "temperature": 0, "stop_sequences": ["two"], "tools": [described(ADD)]}
+        first, second = (client.ask(PATH, **body) for _ in range(2))
+        for one in (first, second):
+            del one["usage"]
+        assert bare(first) == bare(second)
+        first, second = (
+            client.ask(CHAT, messages=USER, temperature=0, tools=[ADD]) for _ in range(2)
+        )
+        assert first["choices"][0]["message"]["reasoning"] == "hm"
+        for one in (first, second):
+            assert one["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
 
 
 def test_a_conversation_with_tools_becomes_a_chat(client):

@@ -34,6 +34,7 @@ class KeptAnswer:
     logprobs: PackedLogprobs = field(default_factory=PackedLogprobs)
     prompt_logprobs: PackedLogprobs = field(default_factory=PackedLogprobs)
     finish_reason: FinishReason | None = None
+    stop: str | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -104,7 +105,7 @@ class Recording:
             answer.prompt_logprobs = PackedLogprobs.of(output.prompt_logprobs)
         if output.finish_reason not in ("stop", "length"):
             return
-        answer.finish_reason = output.finish_reason
+        answer.finish_reason, answer.stop = output.finish_reason, output.stop
         answer.text = "".join(self._texts[number])
         self._num_unfinished -= 1
         if not self._num_unfinished:
@@ -163,6 +164,7 @@ def _output(job: Job, answer: KeptAnswer) -> RequestOutput:
         logprobs=answer.logprobs,
         prompt_logprobs=answer.prompt_logprobs,
         finish_reason=answer.finish_reason,
+        stop=answer.stop,
     )
 
 

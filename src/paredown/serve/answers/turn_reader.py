@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from paredown.engine.request_output import RequestOutput
-from paredown.models.chat.turn_event import Content, Reasoning, TurnEvent
+from paredown.models.chat.turn_event import CallStart, Content, Reasoning, TurnEvent
 from paredown.models.chat.turn_parser import TurnParser
 
 
@@ -37,8 +37,8 @@ class PlainReader:
 
 class ParsedReader:
     """Reads a turn whose format is known. Of an output with several tokens, those up to
-    `reasoning_end_id` were reasoning; where no token ends reasoning, it ends where other text
-    begins."""
+    `reasoning_end_id` were reasoning; where no token ends reasoning, as many as its share of the
+    characters."""
 
     def __init__(
         self, parser: TurnParser, *, is_reasoning: bool, reasoning_end_id: int | None
@@ -68,7 +68,13 @@ class ParsedReader:
         if self._reasoning_end_id in token_ids:
             self.num_reasoning_tokens += token_ids.index(self._reasoning_end_id) + 1
             self._is_reasoning = False
-        elif events and not isinstance(events[-1], Reasoning):
-            self._is_reasoning = False
-        else:
-            self.num_reasoning_tokens += len(token_ids)
+            return
+        num_chars = [(isinstance(one, Reasoning), _num_chars(one)) for one in events]
+        num_all = sum(num for _, num in num_chars)
+        share = sum(num for is_thought, num in num_chars if is_thought) / num_all if num_all else 1
+        self.num_reasoning_tokens += round(share * len(token_ids))
+        self._is_reasoning = not events or isinstance(events[-1], Reasoning)
+
+
+def _num_chars(event: TurnEvent) -> int:
+    return len(event.name if isinstance(event, CallStart) else event.text)

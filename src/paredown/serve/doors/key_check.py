@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paredown.serve.doors.key_ring import KeyRing
 from paredown.serve.errors import HttpError
+from paredown.serve.message_error import error_body
 from paredown.serve.watch.request_record import RequestRecord
 
 _BEARER = b"bearer "
@@ -33,7 +34,8 @@ class KeyCheck:
             if name is None:
                 refusal = _refusal(scope, has_sent=bool(sent))
                 challenge = 'Bearer realm="paredown"' + ', error="invalid_token"' * bool(sent)
-                response = refusal.response({"WWW-Authenticate": challenge})
+                body = error_body(refusal, scope)
+                response = refusal.response({"WWW-Authenticate": challenge}, body=body)
                 await response(scope, receive, send)
                 return
             RequestRecord.of(scope).key_name = name
