@@ -18,6 +18,7 @@ class Rule(StrEnum):
     FLAG = "needs a flag or a field of that program alone"
     MODULES = "runs that program's own modules, not a server"
     MODEL = "needs a model with pictures, or one that it downloads"
+    CLIENT = "takes from its client what the client itself refuses"
     ELSEWHERE = "the same check runs elsewhere here"
     SUITE = "the suite itself leaves it out"
 

@@ -112,7 +112,7 @@ def no_prompt(seen: object) -> RequestError:
 
 def _no_token_id(prompt: list[int], vocab_size: int) -> RequestError:
     return RequestError(
-        "the prompt holds a token id that the model does not have",
+        "the prompt holds a token id that is out of vocabulary",
         seen=quoted(next(one for one in prompt if not _is_token_id(one, vocab_size))),
         remedy=f"Token ids are integers from 0 to {vocab_size - 1}; leave out of a text what names "
         "a token that only the tokenizer has.",

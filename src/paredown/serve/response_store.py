@@ -64,7 +64,7 @@ class ResponseStore:
         if found is None or found[0].owner != owner:
             raise HttpError(
                 404,
-                f"there is no response {quoted(response_id, MAX_NAME_CHARS)} here: it was never "
+                f"Response with id {quoted(response_id, MAX_NAME_CHARS)} not found: it was never "
                 "stored, or others took its place",
                 param="previous_response_id",
                 code="response_not_found",

@@ -76,8 +76,11 @@ def test_log_probabilities_of_the_prompt(server, max_tokens):
     assert columns["token_logprobs"][1 : len(TOKENS)] == pytest.approx(expected_logprobs(TOKENS))
     assert "".join(columns["tokens"][: len(TOKENS)]) == PROMPT
     assert columns["text_offset"][: len(TOKENS)] == list(range(len(PROMPT)))
-    # Tokens of one text share a name.
-    assert all(1 <= len(top) <= 2 for top in columns["top_logprobs"][1:])
+    # The likeliest, and the token itself; those of one text share a name.
+    assert all(1 <= len(top) <= 3 for top in columns["top_logprobs"][1:])
+    told = zip(columns["tokens"], columns["token_logprobs"], columns["top_logprobs"], strict=True)
+    for name, logprob, top in list(told)[1:]:
+        assert top[name] >= logprob
     assert choice["finish_reason"] == "length"
     assert found["usage"]["completion_tokens"] == max_tokens
     if max_tokens:

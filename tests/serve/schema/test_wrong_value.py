@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.serve.errors import HttpError
 from paredown.serve.schema.chat import ChatRequest
 from paredown.serve.schema.completion import CompletionRequest
@@ -56,6 +57,12 @@ def told(fields, model=CompletionRequest, **base) -> tuple[str, str]:
             "logit_bias: should be an object (saw: a list of 1)",
         ),
         ({"prompt": "A", "best_of": 3}, "best_of", "best_of: this field is not supported"),
+        # A field that is not served is told first.
+        (
+            {"prompt": "A", "temperature": "1", "best_of": 3, "n": 0},
+            "best_of",
+            "best_of: this field is not supported",
+        ),
         ({"prompt": "A", "temprature": 3}, "temprature", "temprature: this field is not known"),
         (
             {"prompt": "A", "metadata": {"a": 1}},
@@ -68,6 +75,17 @@ def test_the_place_the_kind_and_the_value_are_told(fields, param, message):
     found, at = told(fields)
     assert found.startswith(message)
     assert at == param
+
+
+def test_keys_of_biases_that_are_no_tokens_are_all_told():
+    asked = parse(CompletionRequest, {"prompt": "A", "logit_bias": {"a": 1, "7": 1, "b" * 99: 2}})
+    with pytest.raises(HttpError) as raised:
+        asked.params(SamplingDefaults())
+    assert raised.value.param == "logit_bias"
+    assert "saw: a, bbb" in raised.value.message
+    many = {f"bad{number}": 1.0 for number in range(1000)}
+    with pytest.raises(HttpError, match=r"bad7, and 992 more\)"):
+        parse(CompletionRequest, {"prompt": "A", "logit_bias": many}).params(SamplingDefaults())
 
 
 @pytest.mark.parametrize("content", [[{"type": "text"}], [{"type": "text", "text": 3}]])

@@ -149,6 +149,7 @@ _RESPONSES_BASIC: dict[str, LeftOut | None] = {
 _RESPONSES_STATE: dict[str, LeftOut | None] = {
     "test_background": _BACKGROUND,
     "test_background_error": _BACKGROUND,
+    "test_cancel_completed": _BACKGROUND,
     "test_background_cancel": _BACKGROUND,
     "test_previous_response_id": _ANSWER,
     "test_two_responses_with_same_prev_id": _ANSWER,

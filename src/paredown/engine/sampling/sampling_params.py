@@ -174,5 +174,7 @@ class SamplingParams:
             largest = max(token_ids, default=0)
             if largest >= vocab_size:
                 raise ParameterError(
-                    name, seen=largest, remedy=f"Token ids go from 0 to {vocab_size - 1}."
+                    name,
+                    seen=largest,
+                    remedy=f"The {vocab_size} token ids go from 0 to {vocab_size - 1}.",
                 )

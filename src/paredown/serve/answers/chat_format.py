@@ -33,7 +33,7 @@ class ChatFormat:
         self._call_stem = f"call_{secrets.token_hex(10)}"
 
     def opening(self, number: int) -> Body | None:
-        delta = {"role": "assistant", "content": ""}
+        delta = {"role": "assistant", "content": None}
         return {"index": number, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def chunk_choices(self, piece: Piece) -> Iterator[Body]:

@@ -130,12 +130,13 @@ class CompletionFormat:
     def _told_row(
         self, own: str | bytes, row: Row | None
     ) -> tuple[float | None, dict[str, float] | None]:
-        """Returns the token's log-probability, and those of the likeliest by their names."""
+        """Returns the token's log-probability, and those of the likeliest and its own by their
+        names."""
         if row is None:
             return None, None
-        (chosen_id, *token_ids), (chosen, *logprobs) = row
+        (chosen_id, *_), (chosen, *_) = row
         found: dict[str, float] = {}
-        for token_id, logprob in zip(token_ids, logprobs, strict=True):
+        for token_id, logprob in _told_tokens(row):
             name = _name(own if token_id == chosen_id else self._own_text(token_id))
             found.setdefault(name, max(logprob, LOWEST_LOGPROB))
         return max(chosen, LOWEST_LOGPROB), found
@@ -211,7 +212,12 @@ class _Entry:
 def _entries(piece: Piece, shift: int) -> list[_Entry]:
     """Returns the entries of the answer's own tokens, whose text begins at `shift`."""
     return [
-        _Entry(_name(row.chosen.text), row.chosen.logprob, _by_name(row.top), row.start + shift)
+        _Entry(
+            _name(row.chosen.text),
+            row.chosen.logprob,
+            _by_name([*row.top, row.chosen]),
+            row.start + shift,
+        )
         for row in piece.logprobs
     ]
 
@@ -235,14 +241,22 @@ def _prompt_rows(logprobs: PackedLogprobs, num_top: int) -> Iterator[Row | None]
         yield token_ids[: 1 + num_top], values[: 1 + num_top]
 
 
+def _told_tokens(row: Row) -> Iterator[tuple[int, float]]:
+    """Yields the likeliest tokens with their log-probabilities, and the chosen one behind them: the
+    OpenAI API always tells it, so that there may be one more than were asked for."""
+    (chosen_id, *token_ids), (chosen, *logprobs) = row
+    yield from zip(token_ids, logprobs, strict=True)
+    yield chosen_id, chosen
+
+
 def _by_name_json(row: Row | None, chosen: str, parts: TokenParts) -> str:
     """Returns the JSON of `_by_name`; the first token is the chosen one, whose name may differ at
     the beginning of a text."""
     if row is None:
         return "null"
-    (chosen_id, *token_ids), (_, *logprobs) = row
+    chosen_id = row[0][0]
     found = dict[str, float]()
-    for token_id, logprob in zip(token_ids, logprobs, strict=True):
+    for token_id, logprob in _told_tokens(row):
         name = chosen if token_id == chosen_id else parts[token_id][0]
         found.setdefault(name, max(logprob, LOWEST_LOGPROB))
     return "{" + ",".join([f"{name}{logprob!r}" for name, logprob in found.items()]) + "}"

@@ -12,9 +12,12 @@ from paredown.engine.schedule.service import Service
 from paredown.serve.errors import HttpError
 from paredown.serve.schema.strict import NO_OPS, Label, Strict, TokenIds, drop_no_ops
 from paredown.serve.schema.structure import Structure
+from paredown.shown import shown_list
 
 MAX_STOPS = 16
 MAX_TOKEN_ID_DIGITS = 10
+# Keys of logit_bias that one message names.
+MAX_WRONG_KEYS = 8
 MAX_BIASES = 1024
 MAX_STOP_TOKENS = 256
 MAX_BAD_WORDS = 256
@@ -154,14 +157,17 @@ class Generation(Structure):
 
     def _biases(self) -> dict[int, float]:
         """Returns the biases with integer keys, which JSON lacks."""
-        biases = {}
-        for key, bias in (self.logit_bias or {}).items():
-            if not (key.isascii() and key.isdigit() and len(key) <= MAX_TOKEN_ID_DIGITS):
-                raise HttpError(
-                    400,
-                    f"logit_bias: {key[:MAX_TOKEN_ID_DIGITS]!r} is not a token id",
-                    param="logit_bias",
-                    code="invalid_value",
-                )
-            biases[int(key)] = bias
-        return biases
+        given = self.logit_bias or {}
+        wrong = [key for key in given if not _is_token_id(key)]
+        if wrong:
+            raise HttpError(
+                400,
+                f"logit_bias: keys should be token ids (saw: {shown_list(wrong, MAX_WRONG_KEYS)})",
+                param="logit_bias",
+                code="invalid_value",
+            )
+        return {int(key): bias for key, bias in given.items()}
+
+
+def _is_token_id(key: str) -> bool:
+    return key.isascii() and key.isdigit() and len(key) <= MAX_TOKEN_ID_DIGITS

@@ -185,6 +185,9 @@ _SAME_NAMES = (
     "top_p",
     "top_k",
     "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
     "seed",
     "stream",
     "user",
@@ -205,6 +208,9 @@ class ResponseRequest(PromptOfResponse):
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
     seed: int | None = None
     stream: bool | None = None
     store: bool | None = None

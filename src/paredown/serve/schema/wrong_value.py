@@ -38,7 +38,8 @@ def wrong_value(error: ValidationError, body: object, unsupported: Iterable[str]
     """Returns the 400 for the first field at fault. `unsupported` names known fields that are not
     served."""
     errors = error.errors(include_url=False, include_input=False)
-    first = errors[0]
+    # A field that is not served at all is told before wrong values of others.
+    first = next((one for one in errors if _is_unserved(one)), errors[0])
     if not first["loc"] and first["type"] == "too_many_fields":
         return HttpError(400, first["msg"], code="invalid_value")
     if not first["loc"]:
@@ -58,6 +59,10 @@ def wrong_value(error: ValidationError, body: object, unsupported: Iterable[str]
     wanted = _wanted([one for other, one in found if other == place], field)
     seen = _seen(_at(place, body))
     return HttpError(400, f"{path}: {wanted} (saw: {seen})", param=param, code="invalid_value")
+
+
+def _is_unserved(error: ErrorDetails) -> bool:
+    return error["type"] == "extra_forbidden" and len(error["loc"]) == 1
 
 
 def _place(error: ErrorDetails, body: object) -> Place:
