@@ -12,7 +12,8 @@ from paredown.engine.request import Request
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
-from paredown.engine.worker import Job, Worker
+from paredown.engine.session import Job
+from paredown.engine.worker import Worker
 from paredown.errors import RequestError
 
 LONG = SamplingParams(max_tokens=1500, ignore_eos=True, seed=1)

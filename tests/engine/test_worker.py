@@ -13,7 +13,8 @@ from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
-from paredown.engine.worker import Job, Worker
+from paredown.engine.session import MAX_BATCH_STEPS, Job
+from paredown.engine.worker import Worker
 from paredown.errors import CapacityError, RequestError
 
 PARAMS = SamplingParams(max_tokens=40, ignore_eos=True, seed=1)
@@ -85,7 +86,7 @@ def test_log_probabilities_that_wait_for_long_are_packed():
         assert sum(len(one.logprobs) for one in outputs) == 200
         return sum(isinstance(one.logprobs, PackedLogprobs) for one in outputs)
 
-    assert run(ask) > 200 - 3 * worker_module.MAX_BATCH_STEPS
+    assert run(ask) > 200 - 3 * MAX_BATCH_STEPS
 
 
 def test_many_jobs_come_in_while_others_go_on(monkeypatch):

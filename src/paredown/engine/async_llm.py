@@ -10,7 +10,8 @@ from paredown.engine.llm import LLM, Completion, Prompt
 from paredown.engine.prompt import encode_chat
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.worker import Job, Worker
+from paredown.engine.session import Job
+from paredown.engine.worker import Worker
 from paredown.errors import RequestError
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 

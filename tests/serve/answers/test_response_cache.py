@@ -10,7 +10,7 @@ from drivers.running_server import running_server
 from fakes.toy_executor import ToyExecutor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
-from paredown.engine.worker import Job
+from paredown.engine.session import Job
 from paredown.errors import ConfigError
 from paredown.serve.answers.response_cache import (
     MAX_SHARE,

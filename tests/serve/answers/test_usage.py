@@ -8,7 +8,7 @@ from drivers.running_server import running_server
 from paredown.engine.request import Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.worker import Job
+from paredown.engine.session import Job
 from paredown.serve.answers.usage import Usage, UsageDetails
 
 PROMPT = "what everybody asks " * 5

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.worker import Job, Session
+from paredown.engine.session import Job, Session
 from paredown.errors import ParedownError
 from paredown.serve.answers.event import Event
 from paredown.serve.answers.format import Format

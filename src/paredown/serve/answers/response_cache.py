@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.worker import Job
+from paredown.engine.session import Job
 from paredown.errors import ConfigError
 
 # What an answer takes beside its text, tokens and log-probabilities: objects and the key.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from paredown.engine.request import Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.worker import Job
+from paredown.engine.session import Job
 
 Body = dict[str, object]
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from paredown.engine.prompt import begins_twice, check_length, encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.worker import Job
+from paredown.engine.session import Job
 from paredown.models.text.fill_in_middle import FillInMiddle
 from paredown.serve.answers.answer import Answer
 from paredown.serve.answers.choices_format import ChoicesFormat

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from paredown.engine.grammar.grammar import GrammarError
 from paredown.engine.prompt import check_length
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.worker import Job
+from paredown.engine.session import Job
 from paredown.serve.answers.turn_reader import ParsedReader, PlainReader, TurnReader
 from paredown.serve.errors import HttpError
 from paredown.serve.intake.admission import Admission
