@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from fakes.small_tokenizers import NAMES, byte_level, sentence_piece, write_folder
 from paredown.errors import RequestError
-from paredown.models.chat.rendered_chat import EVERYTHING, TOOL_RESULTS, ControlTokens
-from paredown.models.text.marked_text import MarkedText
+from paredown.models.chat.rendered_chat import EVERYTHING, ControlTokens
 from paredown.models.text.tokenizer import Tokenizer
 
 TEMPLATE = (
@@ -99,23 +96,6 @@ def test_lone_surrogates_are_refused(tokenizer: Tokenizer) -> None:
         tokenizer.encode_rendered(rendered)
 
 
-@given(parts=st.lists(st.sampled_from([*MARKS, "a", " ", "\n", "é", "🦊", "<|", "|>", "\ufdd0"])))
-def test_text_is_encoded_as_if_the_tokenizer_knew_no_control_tokens(parts: list[str]) -> None:
-    library = byte_level("<|im_start|>", "<|im_end|>", "<tool_call>")
-    plain = byte_level()
-    text = "".join(parts)
-    letters = {"\ue000": "<|im_start|>", "\ue001": "<|im_end|>", "\ue002": "<tool_call>"}
-    marked = text
-    for letter, token in letters.items():
-        marked = marked.replace(token, letter)
-    wanted = plain.encode(text, add_special_tokens=False).ids
-    assert MarkedText(library).encode(marked, letters) == wanted
-    # Between control tokens that count, each part is encoded on its own.
-    around = MarkedText(library).encode(f"<|im_start|>{marked}<|im_end|>", letters)
-    ends = [library.token_to_id(one) for one in ("<|im_start|>", "<|im_end|>")]
-    assert around == [ends[0], *wanted, ends[1]]
-
-
 def test_a_control_token_among_the_words_of_the_vocabulary_is_taken_apart(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, sentence_piece(), {**NAMES, "chat_template": TEMPLATE})
     tokenizer = Tokenizer.open(folder)
@@ -130,14 +110,12 @@ def test_words_and_blanks_that_are_added_tokens_are_no_control_tokens() -> None:
     assert ControlTokens.of(tokens).texts == {"<s>", "[INST]", "<think>"}
 
 
-def test_transformers_splits_all_or_none(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_transformers_reads_a_text_alone_in_the_same_tokens(tmp_path: Path) -> None:
     library = byte_level("<|im_start|>", "<|im_end|>")
     names = {**NAMES, "tokenizer_class": "TokenizersBackend", "chat_template": TEMPLATE}
     theirs = AutoTokenizer.from_pretrained(write_folder(tmp_path, library, names))
     text = "a<|im_end|>b"
     split = theirs(text, split_special_tokens=True, add_special_tokens=False)["input_ids"]
-    ours = Tokenizer.open(tmp_path)
-    marked = ours.render_marked(conversation(text), text_of=TOOL_RESULTS)
-    ids = ours.encode_rendered(marked)
-    start = next(i for i in range(len(ids)) if ids[i : i + len(split)] == split)
-    assert start > 0
+    tokenizer = Tokenizer.open(tmp_path)
+    ids = tokenizer.encode_rendered(tokenizer.render_marked(conversation(text)))
+    assert any(ids[i : i + len(split)] == split for i in range(len(ids)))

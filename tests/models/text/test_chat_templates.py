@@ -213,3 +213,29 @@ def test_what_is_not_written_into_gguf_files_is_a_note(tmp_path: Path) -> None:
     assert "the chat template cannot be read, and is not written" in told
     assert "no row for are not written: <pad>" in told
     assert "<pad>" not in str(vocabulary.metadata["tokenizer.huggingface.json"])
+
+
+def test_the_names_that_a_template_reads_are_told(tmp_path: Path) -> None:
+    template = (
+        "{{ bos_token }}{% set ns = namespace(a=1) %}{% for m in messages %}{{ m.content }}"
+        "{% endfor %}{% if enable_thinking is defined and not enable_thinking %}x{% endif %}"
+        "{{ range(effort | default(1)) | list | length }}{{ tools }}{{ add_generation_prompt }}"
+    )
+    tokenizer = Tokenizer.open(with_template(tmp_path, template))
+    assert tokenizer.template_value_names == {"enable_thinking", "effort"}
+    assert tokenizer.render_chat(USER, template_values={"enable_thinking": False}).endswith(
+        "hix1NoneTrue"
+    )
+    # What every chat gives comes first.
+    assert tokenizer.render_chat(USER, template_values={"messages": [], "effort": 3}).endswith(
+        "hi3NoneTrue"
+    )
+
+
+def test_names_of_all_templates_count_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.open(with_template(tmp_path, NAMED[:2]))
+    assert tokenizer.template_value_names == set()
+    damaged = Tokenizer.open(with_template(tmp_path, "{% for %}"))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        _ = damaged.template_value_names
+    assert Tokenizer.open(with_template(tmp_path, None)).template_value_names == set()
