@@ -1,9 +1,11 @@
 """The format of calls that is found in a chat template."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from drivers.shared_data import data_folder, needs_data
 from fakes.tool_formats import TOOL_FORMATS
 from paredown.models.chat.turn_format import TurnFormat
 from paredown.models.text.chat_templates import ChatTemplates
@@ -43,3 +45,12 @@ def test_the_template_for_tools_is_the_one_that_is_read() -> None:
     }
     found = TurnFormat.of(ChatTemplates(sources, "model"), SPECIAL_TOKENS)
     assert found.tool_format == TOOL_FORMATS["named_tags"]
+
+
+@needs_data("tokenizers")
+def test_the_format_of_qwen_is_found_in_its_own_template() -> None:
+    folder = data_folder("tokenizers/qwen2.5")
+    assert folder is not None
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    found = TurnFormat.of(ChatTemplates.of_folder(Path("none"), config), {})
+    assert found == TurnFormat(tool_format=TOOL_FORMATS["tag_json"])

@@ -39,7 +39,7 @@ def render_chat(tokenizer: ServerTokenizer, asked: ChatRequest, use: ToolUse | N
         raise HttpError(
             400,
             "the model's chat template shows it no tools, or calls that cannot be read; leave them "
-            "out",
+            "out, or start the server with --tool-format",
             param="tools",
             code="no_tools",
         )
