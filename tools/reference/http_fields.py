@@ -43,6 +43,7 @@ MEANINGS = {
     "allowed_token_ids": "nothing but these tokens may come",
     "bad_words": "sequences of token ids that may not come",
     "chat_template_kwargs": "values for the chat template, of those that are passed on",
+    "context_management": "edits that clear parts of a conversation; nothing is cleared",
     "include": "nothing has an effect: what others bring beside an answer is not there",
     "instructions": "the system message; not carried over to later responses",
     "max_output_tokens": "tokens of an answer at most, reasoning too",

@@ -144,22 +144,26 @@ def test_a_conversation_with_tools_becomes_a_chat(client):
     results = [
         {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "3"}]},
         {"type": "tool_result", "tool_use_id": "t2", "content": "no", "is_error": True},
-        {"type": "text", "text": "Go "},
+        {"type": "text", "text": "Go"},
         {"type": "text", "text": "on."},
     ]
+    word = [{"type": "text", "text": "Now."}]
     messages = [
         *USER,
+        {"role": "system", "content": word},
         {"role": "assistant", "content": content},
         {"role": "user", "content": results},
+        {"role": "user", "content": "Now."},
     ]
     system = [{"type": "text", "text": "A."}, {"type": "text", "text": "B."}]
     client.ask(PATH, messages=messages, max_tokens=9, system=system, tools=[described(ADD)])
     found = client.tokenizer.messages
-    assert [one["role"] for one in found] == ["system", "user", "assistant", "tool", "tool", "user"]
-    assert found[0]["content"] == "A.\n\nB."
-    assert found[2]["reasoning_content"] == "hm"
-    assert found[2]["tool_calls"][0]["function"]["arguments"] == {"a": 1, "b": "ö"}
-    assert [one["content"] for one in found[3:]] == ["3", "Error: no", "Go on."]
+    roles = ["system", "user", "system", "assistant", "tool", "tool", "user"]
+    assert [one["role"] for one in found] == roles
+    assert [found[0]["content"], found[2]["content"]] == ["A.\n\nB.", "Now."]
+    assert found[3]["reasoning_content"] == "hm"
+    assert found[3]["tool_calls"][0]["function"]["arguments"] == {"a": 1, "b": "ö"}
+    assert [one["content"] for one in found[4:]] == ["3", "Error: no", "Go\non.\nNow."]
     assert client.tokenizer.tools[0]["function"]["parameters"] == ADD["function"]["parameters"]
 
 
@@ -195,7 +199,8 @@ BAD = [
     ({"messages": USER}, "max_tokens"),
     ({**BODY, "max_tokens": 0}, "max_tokens"),
     ({**BODY, "messages": []}, "messages"),
-    ({**BODY, "messages": [{"role": "system", "content": "x"}]}, "messages.0.role"),
+    ({**BODY, "messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+    ({**BODY, "context_management": {"edits": [{"type": "compact"}]}}, "context_management"),
     ({**BODY, "messages": [{"role": "user", "content": [IMAGE]}]}, "image"),
     ({**BODY, "messages": [{"role": "user", "content": [{"type": "document"}]}]}, "document"),
     ({**BODY, "messages": [{"role": "user", "content": [{"type": "x"}]}]}, "'x'"),
@@ -244,6 +249,7 @@ def test_what_asks_for_nothing_is_accepted(client):
         "tools": [{**described(ADD), "type": "custom", "cache_control": {"type": "ephemeral"}}],
         "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
         "output_config": {"effort": "low"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     }
     headers = {"anthropic-version": "2023-06-01", "x-api-key": "k", "anthropic-beta": "b"}
     reply = client.server.client.post(PATH, json=body, headers=headers)

@@ -1,6 +1,7 @@
 """The messages of the Messages API: lists of blocks, which become messages of a chat."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -103,9 +104,10 @@ Blocks = Annotated[
 
 
 class BlockMessage(Strict):
-    """A turn of the user, with results of tools, or of the assistant, with calls and reasoning."""
+    """A turn of the user, with results of tools, or of the assistant, with calls and reasoning; or
+    a word of the system between them."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: str | Blocks
 
     @model_validator(mode="after")
@@ -113,6 +115,8 @@ class BlockMessage(Strict):
         wrong: tuple[str, ...] = ("tool_use", "thinking", "redacted_thinking")
         if self.role == "assistant":
             wrong = ("tool_result",)
+        elif self.role == "system":
+            wrong += ("tool_result",)
         for number, block in enumerate(self.blocks):
             if block.type in wrong:
                 raise PydanticCustomError(
@@ -130,6 +134,8 @@ class BlockMessage(Strict):
         """Returns the turn as messages of a chat: each result of a tool is one of its own."""
         if isinstance(self.content, str):
             return [Message(role=self.role, content=self.content)]
+        if self.role == "system":
+            return [Message(role="system", content="".join(one.text for one in self.blocks))]
         return self._of_assistant() if self.role == "assistant" else self._of_user()
 
     def _of_assistant(self) -> list[Message]:
@@ -160,8 +166,6 @@ class BlockMessage(Strict):
             if isinstance(block, ToolResultBlock):
                 text = _result_text(block)
                 made.append(Message(role="tool", content=text, tool_call_id=block.tool_use_id))
-            elif made and made[-1].role == "user":
-                made[-1] = Message(role="user", content=made[-1].text + block.text)
             else:
                 made.append(Message(role="user", content=block.text))
         return made
@@ -170,6 +174,18 @@ class BlockMessage(Strict):
 BlockMessages = Annotated[
     list[BlockMessage], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)
 ]
+
+
+def with_joined_users(messages: Sequence[Message]) -> list[Message]:
+    """Returns the messages with neighbours of the user as one, each text on lines of its own: the
+    API has turns of several blocks, and templates want roles that take turns."""
+    made: list[Message] = []
+    for message in messages:
+        if made and made[-1].role == message.role == "user":
+            made[-1] = Message(role="user", content=f"{made[-1].text}\n{message.text}")
+        else:
+            made.append(message)
+    return made
 
 
 def _result_text(block: ToolResultBlock) -> str:

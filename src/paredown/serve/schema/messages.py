@@ -3,27 +3,27 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from paredown.serve.errors import HttpError
 from paredown.serve.schema.chat import ChatRequest
 from paredown.serve.schema.generation import MAX_STOPS
 from paredown.serve.schema.message import Message
-from paredown.serve.schema.message_blocks import BlockMessages, TextBlocks
+from paredown.serve.schema.message_blocks import BlockMessages, TextBlocks, with_joined_users
 from paredown.serve.schema.strict import Label, Strict, drop_no_ops, parse
 from paredown.serve.schema.tools import MAX_TOOLS, FunctionName, JsonObject
 
 # Fields of the Messages API that we do not serve, each with the values that ask for nothing.
 NO_OPS: dict[str, tuple[object, ...]] = {
     "container": (None,),
-    "context_management": (None,),
     "diagnostics": (None,),
     "inference_geo": (None,),
     "mcp_servers": (None, []),
     "prefill": (None,),
     "speed": (None, "standard"),
 }
+MAX_EDITS = 16
 _TOOL_NO_OPS: dict[str, tuple[object, ...]] = {
     "allowed_callers": (None, ["direct"]),
     "defer_loading": (None, False),
@@ -108,6 +108,18 @@ class OutputConfig(Strict):
     format: MessageFormat | None = None
 
 
+class ContextEdit(Strict):
+    """What the API leaves out of a long conversation by itself. Nothing is left out here."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: Literal["clear_thinking_20251015", "clear_tool_uses_20250919"]
+
+
+class ContextManagement(Strict):
+    edits: Annotated[list[ContextEdit], Field(fail_fast=True, max_length=MAX_EDITS)] | None = None
+
+
 class MessageMetadata(Strict):
     user_id: Label | None = None
 
@@ -128,6 +140,7 @@ class PromptOfMessage(Strict):
     tool_choice: MessageToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    context_management: ContextManagement | None = None
     _chat_messages: list[Message] = PrivateAttr(default_factory=list)
 
     @model_validator(mode="before")
@@ -168,7 +181,7 @@ class PromptOfMessage(Strict):
 
     def _messages(self) -> list[Message]:
         """Returns the conversation as messages of a chat."""
-        messages = [made for one in self.messages for made in one.messages()]
+        messages = with_joined_users([made for one in self.messages for made in one.messages()])
         if self.system is None:
             return messages
         text = (
