@@ -387,3 +387,19 @@ def test_a_format_of_the_schema_is_a_kind() -> None:
     assert kinds["sections"] == "tag with name and JSON"
     assert kinds["key_value"] == "tag with tagged arguments"
     assert ToolFormat(body=JsonCall()).is_bare
+
+
+@pytest.mark.parametrize("name", ["tag_json", "tagged_array", "sections", "tagged"])
+def test_one_call_is_told_where_calls_are_not_parallel(name: str) -> None:
+    text = "Now.\n" + write_calls(
+        TOOL_FORMATS[name], [("add", {"a": 1}), ("note", {"text": "x"}), ("add", {"b": 2})]
+    )
+    parser, turn = FORMATS[name].parser(tools=TOOLS, parallel=False), Turn()
+    for character in text + "\nDone.":
+        for event in parser.feed(character):
+            turn.add(event)
+    for event in parser.finish():
+        turn.add(event)
+    assert loaded(turn) == [("add", {"a": 1})]
+    assert parser.num_calls == 1
+    assert turn.content == "Now.\nDone."

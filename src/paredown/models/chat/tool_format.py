@@ -95,6 +95,11 @@ class ToolFormat:
         return not (self.section.start_lines or self.call.start_lines)
 
     @property
+    def numbers_calls(self) -> bool:
+        """Returns whether the template writes ids in place of names, with the call's number."""
+        return isinstance(self.body, NamedCall) and self.body.id_start == ":"
+
+    @property
     def triggers(self) -> tuple[str, ...]:
         """Returns the texts that may begin a section. Models forget an outer tag: the last line of
         a call's start is enough."""

@@ -49,14 +49,16 @@ class TurnFormat:
         *,
         tools: Sequence[Mapping[str, object]] | None = None,
         reasoning_open: bool = False,
+        parallel: bool = True,
     ) -> TurnParser:
         """Returns the parser of one turn. `reasoning_open` says that the prompt ends inside
-        reasoning (`is_reasoning_open`)."""
+        reasoning (`is_reasoning_open`). Unless calls may be `parallel`, one is told."""
         return TurnParser(
             tool_format=self.tool_format,
             reasoning=self.reasoning,
             tools=tools or (),
             reasoning_open=reasoning_open,
+            parallel=parallel,
         )
 
     def is_reasoning_open(self, prompt: str) -> bool:

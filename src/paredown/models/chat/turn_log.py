@@ -14,10 +14,13 @@ class DamagedCallError(Exception):
 
 
 class TurnLog:
-    """`num_calls` counts the calls that were started."""
+    """`num_calls` counts the calls that were told. After `max_calls` of them, further calls are
+    not."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_calls: int | None = None) -> None:
         self.num_calls = 0
+        self._max_calls = max_calls
+        self._is_muted = False
         self._events: list[TurnEvent] = []
 
     def take(self) -> list[TurnEvent]:
@@ -39,11 +42,16 @@ class TurnLog:
             self._events.append(Reasoning(text))
 
     def start_call(self, name: str) -> None:
+        self._is_muted = self.num_calls == self._max_calls
+        if self._is_muted:
+            return
         self._events.append(CallStart(self.num_calls, name))
         self.num_calls += 1
 
     def arguments(self, text: str) -> None:
         """Adds a piece of the arguments of the call that was started last."""
+        if self._is_muted:
+            return
         index = self.num_calls - 1
         last = self._events[-1] if self._events else None
         if isinstance(last, CallArguments):

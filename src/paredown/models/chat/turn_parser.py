@@ -30,7 +30,8 @@ from paredown.models.chat.turn_log import DamagedCallError, TurnLog
 
 
 class TurnParser:
-    """One turn. Without tools, or without a format of them, nothing is taken for a call."""
+    """One turn. Without tools, or without a format of them, nothing is taken for a call. Unless
+    calls may be `parallel`, those after the first are read and not told."""
 
     def __init__(
         self,
@@ -39,9 +40,10 @@ class TurnParser:
         reasoning: ReasoningFormat | None,
         tools: Sequence[Mapping[str, object]],
         reasoning_open: bool,
+        parallel: bool = True,
     ) -> None:
         self._text = ArrivingText()
-        self._log = TurnLog()
+        self._log = TurnLog(max_calls=None if parallel else 1)
         self._format = tool_format if tools else None
         self._reasoning_format = reasoning
         self._is_reasoning = reasoning_open
@@ -53,7 +55,7 @@ class TurnParser:
 
     @property
     def num_calls(self) -> int:
-        """Returns how many calls were started."""
+        """Returns how many calls were told."""
         return self._log.num_calls
 
     def feed(self, text: str) -> list[TurnEvent]:

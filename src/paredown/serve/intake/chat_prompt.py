@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paredown.errors import RequestError
+from paredown.models.chat.numbered_ids import with_numbered_ids
 from paredown.models.chat.rendered_chat import RenderedChat
 from paredown.models.chat.turn_format import TurnFormat
 from paredown.serve.errors import HttpError
@@ -64,8 +65,10 @@ def render_chat(tokenizer: ServerTokenizer, asked: ChatRequest, use: ToolUse | N
 
 
 def _for_template(messages: Sequence[Message], form: TurnFormat) -> list[dict[str, object]]:
-    as_text = form.tool_format is not None and form.tool_format.arguments_as == "text"
-    return [message.for_template(arguments_as_text=as_text) for message in messages]
+    found = form.tool_format
+    as_text = found is not None and found.arguments_as == "text"
+    made = [message.for_template(arguments_as_text=as_text) for message in messages]
+    return with_numbered_ids(made) if found is not None and found.numbers_calls else made
 
 
 def _with_short_ids(messages: Sequence[dict[str, Any]]) -> list[dict[str, object]]:

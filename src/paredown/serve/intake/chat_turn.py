@@ -151,9 +151,10 @@ def _reader_maker(
     if form.reasoning is None and (use is None or form.tool_format is None):
         return PlainReader
     tools = None if use is None else use.tools
+    are_parallel = use is None or use.are_parallel
 
     def make() -> TurnReader:
-        parser = form.parser(tools=tools, reasoning_open=is_open)
+        parser = form.parser(tools=tools, reasoning_open=is_open, parallel=are_parallel)
         return ParsedReader(parser, is_reasoning=is_open, reasoning_end_id=end_id)
 
     return make
