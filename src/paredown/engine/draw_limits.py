@@ -1,16 +1,21 @@
 """DrawLimits: applies token filters and grammars before tokens are drawn."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from paredown.engine.active_request import ActiveRequest
 from paredown.engine.grammar.grammars import Grammars
+from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 
 if TYPE_CHECKING:  # few requests have a grammar, and the library takes memory
     from paredown.engine.grammar.constraint import Constraint
     from paredown.engine.grammar.masks import Mask, MaskThreads
+
+
+# Draft tokens that are certain; a step computes a row of logits for each.
+_MAX_FORCED = 16
 
 
 class Ready(NamedTuple):
@@ -28,6 +33,7 @@ class DrawLimits:
         self._vocab_size = vocab_size
         self._num_threads = num_threads
         self._threads: MaskThreads | None = None
+        self._num_constrained = 0
 
     def constraint(self, params: SamplingParams) -> "Constraint | None":
         """Returns what holds an answer to its grammar, if it has one. Raises GrammarError,
@@ -36,17 +42,38 @@ class DrawLimits:
             return None
         from paredown.engine.grammar.constraint import Constraint
 
-        return Constraint(self._grammars.compile(params.grammar))
+        made = Constraint(self._grammars.compile(params.grammar))
+        self._num_constrained += 1
+        return made
+
+    def forget(self, live: ActiveRequest) -> None:
+        """Drops a request that has ended."""
+        self._num_constrained -= live.constraint is not None
 
     def cut_drafts(self, active: Iterable[ActiveRequest]) -> None:
-        """Leaves of the proposed draft tokens those that the grammars allow. An end needs no
-        draft."""
+        """Leaves of the proposed draft tokens those that the grammars allow."""
         for live in active:
-            if live.constraint is None or not (draft := live.request.draft_token_ids):
+            if live.constraint is not None and (draft := live.request.draft_token_ids):
+                draft = live.constraint.allowed_part(live.generated, _before_end(live, draft))
+                live.request.draft_token_ids = draft
+
+    def draft_forced(self, running: Iterable[Request], active: Mapping[int, ActiveRequest]) -> bool:
+        """Gives requests whose next step computes their last token the tokens that their grammar
+        forces to follow as a draft, so that one step computes them all. Returns whether any has
+        one. They are drawn like others."""
+        found = False
+        for request in running if self._num_constrained else ():
+            live = active[request.id]
+            if live.constraint is None or live.token_filter is not None:
                 continue
-            ends = (i for i, token_id in enumerate(draft) if token_id in live.ending)
-            draft = draft[: next(ends, len(draft))]
-            live.request.draft_token_ids = live.constraint.allowed_part(live.generated, draft)
+            num_tokens = len(request.token_ids)
+            room = min(request.max_total_tokens - num_tokens - 1, _MAX_FORCED)
+            request.draft_token_ids = ()  # of one that had no place in the last step
+            if request.num_computed_tokens == num_tokens - 1 and room > 0:
+                forced = live.constraint.forced_tokens(live.generated)[:room]
+                request.draft_token_ids = _before_end(live, forced)
+                found = found or bool(request.draft_token_ids)
+        return found
 
     def apply(
         self, active: Sequence[ActiveRequest]
@@ -93,3 +120,9 @@ class DrawLimits:
         allowed = allowed_tokens(live.token_filter, live.generated, self._vocab_size)
         if allowed is not None:
             live.sampling.allow_next(allowed)
+
+
+def _before_end(live: ActiveRequest, draft: Sequence[int]) -> Sequence[int]:
+    """Returns the draft up to a token that ends the answer, which needs no draft."""
+    ends = (i for i, token_id in enumerate(draft) if token_id in live.ending)
+    return draft[: next(ends, len(draft))]

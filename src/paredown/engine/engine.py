@@ -150,6 +150,8 @@ class Engine:
             self._num_rest_steps -= 1
         elif speculator is not None:
             self._propose(speculator)
+        elif self._limits.draft_forced(self.scheduler.running, self._active):
+            self.scheduler.expect_drafts()
         start_s = time.perf_counter()
         plan = self.scheduler.schedule()
         if not plan.chunks:
@@ -393,5 +395,6 @@ class Engine:
         request.finish_s = time.monotonic()
         if self.speculator is not None:
             self.speculator.forget(request)
+        self._limits.forget(live)
         del self._active[request.id]
         return output

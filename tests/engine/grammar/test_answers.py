@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import jsonschema
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from drivers.exactness_matrix import bits
 from fakes.knowing_proposer import KnowingProposer
 from paredown.engine.async_llm import AsyncLLM
+from paredown.engine.draw_limits import DrawLimits
 from paredown.engine.engine import Engine
 from paredown.engine.grammar.grammar import Grammar, GrammarError
 from paredown.engine.llm import LLM, Completion
@@ -21,6 +24,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
+from paredown.executors.protocol import SequenceSlice
 
 PERSON = {
     "type": "object",
@@ -153,6 +157,30 @@ def test_right_and_wrong_draft_tokens_leave_the_answer_as_it_is(native: LLM) -> 
     assert run(engine, prompt, asked) == answers
     assert 0 < sum(speculator.stats.num_accepted) < sum(speculator.stats.num_proposed)
     engine.grammars.close()
+
+
+def test_text_without_a_choice_takes_fewer_steps_and_the_same_tokens(
+    native: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = Grammar.choice(["The quick brown fox jumps over the lazy dog."] * 2)
+    asked = [params(long), params(SCHEMA, seed=7), params(SCHEMA, seed=8, stop=('"tags"',))]
+    asked += [params(long, max_tokens=5), params(None, seed=6, max_tokens=40)]
+    num_steps = 0
+    step = native.engine.executor.step
+
+    def counted(slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        nonlocal num_steps
+        num_steps += 1
+        return step(slices)
+
+    monkeypatch.setattr(native.engine.executor, "step", counted)
+    fast = [facts(native.generate("It was", one)[0]) for one in asked]
+    num_fast, num_steps = num_steps, 0
+    assert [facts(one) for one in native.generate(["It was"] * 5, asked)] == fast
+    num_steps = 0
+    monkeypatch.setattr(DrawLimits, "draft_forced", lambda *_: False)
+    assert [facts(native.generate("It was", one)[0]) for one in asked] == fast
+    assert num_fast < 0.8 * num_steps
 
 
 def test_preempted_answers_go_on_in_their_grammar(native: LLM) -> None:

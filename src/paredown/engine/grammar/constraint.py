@@ -30,6 +30,12 @@ class Constraint:
         self.see(generated)
         return draft[: self.matcher.validate_tokens(list(draft))]
 
+    def forced_tokens(self, generated: Sequence[int]) -> list[int]:
+        """Returns tokens that must follow `generated`, where the grammar leaves no choice."""
+        self.see(generated)
+        forced: list[int] = [] if self.matcher.is_stopped() else self.matcher.compute_ff_tokens()
+        return forced
+
     def begin_again(self, generated: Sequence[int]) -> None:
         """Replaces a matcher that has failed by one that has seen the same tokens and shares
         nothing with it."""
