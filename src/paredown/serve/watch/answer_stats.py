@@ -32,8 +32,9 @@ class AnswerStats:
         self.num_prompt_tokens = 0
         self.num_generated_tokens = 0
         self.num_by_reason = Counter[str]()
-        # When each unfinished answer had its last token.
+        # When each unfinished answer had its last token, and when the last step ended.
         self._last_s: dict[int, float] = {}
+        self._step_s = 0.0
 
     def note_prompt(self, num_tokens: int) -> None:
         """Counts a prompt that was taken in, once for all answers to it. For the event loop."""
@@ -43,18 +44,26 @@ class AnswerStats:
     def observe(self, outputs: Iterable[RequestOutput]) -> None:
         """Counts what a step gave out."""
         now_s, last_s = time.monotonic(), self._last_s
+        step_s, self._step_s = self._step_s, now_s
+        num_tokens = num_after_step = 0
         for output in outputs:
-            request, num_tokens = output.request, len(output.token_ids)
-            if num_tokens:
-                self.num_generated_tokens += num_tokens
+            request, num_own = output.request, len(output.token_ids)
+            if num_own:
+                num_tokens += num_own
                 before_s = last_s.get(request.id)
                 last_s[request.id] = now_s
                 if before_s is None:
                     self._begin(request, now_s)
+                elif num_own == 1 and before_s == step_s:
+                    num_after_step += 1
                 else:
-                    self.inter_token_s.observe((now_s - before_s) / num_tokens, num_tokens)
+                    self.inter_token_s.observe((now_s - before_s) / num_own, num_own)
             if output.finish_reason is not None:
                 self._end(request, output.finish_reason, last_s.pop(request.id, now_s))
+        self.num_generated_tokens += num_tokens
+        # Most tokens come one step after another, for all answers alike.
+        if num_after_step:
+            self.inter_token_s.observe(now_s - step_s, num_after_step)
 
     def _begin(self, request: Request, now_s: float) -> None:
         """Counts a first token."""
