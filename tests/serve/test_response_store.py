@@ -19,7 +19,7 @@ def test_those_read_longest_ago_go_first() -> None:
     store.get("resp_1", "")
     store.put(response(3))
     assert store.get("resp_1", "").id == "resp_1"
-    with pytest.raises(HttpError, match="no response 'resp_2'"):
+    with pytest.raises(HttpError, match="resp_2"):
         store.get("resp_2", "")
 
 

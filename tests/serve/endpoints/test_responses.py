@@ -151,6 +151,13 @@ def test_a_conversation_goes_on_from_a_stored_response(client):
     client.ask(PATH, input=items, tools=[flat(ADD)])
     assert client.tokenizer.messages == stored
     assert stored[1]["reasoning_content"] == "hm"
+    # And as if it had named each item.
+    named = [{"type": "item_reference", "id": one["id"]} for one in first["output"]]
+    del named[0]["type"]
+    client.ask(PATH, input=[items[0], *named, result], tools=[flat(ADD)])
+    assert client.tokenizer.messages == stored
+    status, reply = client.post(PATH, input=[{"type": "item_reference", "id": "nothing"}])
+    assert (status, reply["error"]["param"]) == (404, "input")
 
 
 def test_stored_responses_are_shown_listed_and_deleted(client):
@@ -208,7 +215,7 @@ BAD = [
     ({"input": []}, "input"),
     ({"input": 3}, "input"),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
-    ({"input": [{"type": "item_reference", "id": "1"}]}, "input"),
+    ({"input": [{"type": "item_reference"}]}, "input"),
     ({"input": [{"type": "web_search_call", "id": "1"}]}, "input"),
     ({"input": [{"type": "function_call", "name": "f"}]}, "input"),
     ({"input": [{"role": "tool", "content": "x"}]}, "input"),

@@ -3,7 +3,6 @@
 A response becomes a chat, so that there is one path for both.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 from starlette.requests import Request
@@ -15,11 +14,19 @@ from paredown.serve.answers.output_item import OutputItem
 from paredown.serve.answers.response_format import FinishedResponse, ResponseFormat
 from paredown.serve.intake.chat_turn import count_tokens, prepare_chat
 from paredown.serve.response_store import StoredResponse
-from paredown.serve.schema.message import CalledFunction, Message, ToolCall
+from paredown.serve.schema.message import Message
 from paredown.serve.schema.response import (
     PromptOfResponse,
     read_prompt_of_response,
     read_response,
+)
+from paredown.serve.schema.response_items import (
+    FunctionCallItem,
+    KnownItem,
+    MessageItem,
+    ReasoningItem,
+    ReasoningText,
+    as_messages,
 )
 from paredown.serve.state import ServerState
 from paredown.serve.task_state import generation_state
@@ -35,7 +42,7 @@ async def count_input_tokens(request: Request) -> Response:
     state = generation_state(request)
     asked = await state.intake.read(request, read_prompt_of_response, state.max_positions)
     state.check_model(asked.model)
-    chat = asked.chat(_earlier(state, request, asked))
+    chat = asked.chat(_conversation(state, request, asked))
     num_tokens = await count_tokens(state, request, chat)
     return JSONResponse({"object": "response.input_tokens", "input_tokens": num_tokens})
 
@@ -45,12 +52,11 @@ async def _prepare(request: Request) -> Answer:
     state = generation_state(request)
     asked = await state.intake.read(request, read_response, state.max_positions)
     state.check_model(asked.model)
-    earlier = _earlier(state, request, asked)
-    chat = asked.chat(earlier)
+    messages = _conversation(state, request, asked)
+    chat = asked.chat(messages)
     turn = await prepare_chat(state, request, chat, chat.params(state.sampling_defaults))
     keep = _keep_nothing
     if asked.is_stored:
-        messages = [*earlier, *asked.own_messages]
         keep = partial(_keep, state, state.owner(request), messages, asked.shown_items)
     return Answer(
         state,
@@ -63,11 +69,14 @@ async def _prepare(request: Request) -> Answer:
     )
 
 
-def _earlier(state: ServerState, request: Request, asked: PromptOfResponse) -> Sequence[Message]:
-    """Returns the messages of the response that this one goes on from. Raises HttpError 404."""
+def _conversation(state: ServerState, request: Request, asked: PromptOfResponse) -> list[Message]:
+    """Returns the messages of the response that this one goes on from, and its own. Raises
+    HttpError 404."""
+    owner = state.owner(request)
+    own = asked.own_messages(partial(state.responses.find_item, owner=owner))
     if asked.previous_response_id is None:
-        return ()
-    return state.responses.get(asked.previous_response_id, state.owner(request)).messages
+        return own
+    return [*state.responses.get(asked.previous_response_id, owner).messages, *own]
 
 
 def _keep_nothing(finished: FinishedResponse) -> None:
@@ -82,35 +91,31 @@ def _keep(
     finished: FinishedResponse,
 ) -> None:
     """Stores a response with its conversation."""
+    outputs = {one.id: _as_item(one) for one in finished.items}
     state.responses.put(
         StoredResponse(
             id=str(finished.body["id"]),
             owner=owner,
             text=to_json(finished.body),
             items=items,
-            messages=[*messages, _message(finished.items)],
+            outputs=outputs,
+            messages=[*messages, *as_messages(list(outputs.values()))],
         )
     )
 
 
-def _message(items: Sequence[OutputItem]) -> Message:
-    """Returns what the model said as a message of a chat."""
-    texts = {
-        kind: "".join(one.text for one in items if one.kind == kind)
-        for kind in ("message", "reasoning")
-    }
-    calls = [
-        ToolCall(
-            id=one.call_id,
-            type="function",
-            function=CalledFunction(name=one.name, arguments=one.text),
-        )
-        for one in items
-        if one.kind == "function_call"
-    ]
-    return Message(
-        role="assistant",
-        content=texts["message"],
-        reasoning_content=texts["reasoning"] or None,
-        tool_calls=calls or None,
-    )
+def _as_item(item: OutputItem) -> KnownItem:
+    """Returns what the model said as a client may send it back."""
+    match item.kind:
+        case "message":
+            return MessageItem(role="assistant", content=item.text)
+        case "reasoning":
+            said = ReasoningText(type="reasoning_text", text=item.text)
+            return ReasoningItem(type="reasoning", content=[said])
+        case "function_call":
+            return FunctionCallItem(
+                type="function_call",
+                call_id=item.call_id,
+                name=item.name,
+                arguments=item.text,
+            )

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
@@ -12,7 +12,13 @@ from paredown.serve.schema.chat import ChatRequest
 from paredown.serve.schema.generation import Metadata
 from paredown.serve.schema.message import Message
 from paredown.serve.schema.reasoning import Effort
-from paredown.serve.schema.response_items import Items, as_messages
+from paredown.serve.schema.response_items import (
+    ItemReference,
+    Items,
+    KnownItem,
+    as_messages,
+    resolved,
+)
 from paredown.serve.schema.strict import Label, Strict, drop_no_ops, parse
 from paredown.serve.schema.tools import MAX_TOOLS, FunctionName, FunctionTool, JsonObject
 
@@ -132,7 +138,8 @@ class PromptOfResponse(Strict):
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningSettings | None = None
     text: TextSettings | None = None
-    _own_messages: list[Message] = PrivateAttr(default_factory=list)
+    # None where the input refers to items of stored responses.
+    _own_messages: list[Message] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -142,23 +149,25 @@ class PromptOfResponse(Strict):
     @model_validator(mode="after")
     def _convert(self) -> "PromptOfResponse":
         """Does here what takes time: long bodies are read beside the event loop."""
-        self._own_messages = (
-            [Message(role="user", content=self.input)]
-            if isinstance(self.input, str)
-            else as_messages(self.input)
-        )
+        if isinstance(self.input, str):
+            self._own_messages = [Message(role="user", content=self.input)]
+        elif not any(isinstance(one, ItemReference) for one in self.input):
+            self._own_messages = as_messages(resolved(self.input, _nothing))
         return self
 
-    @property
-    def own_messages(self) -> list[Message]:
-        """Returns the messages of the input, without those of the response before it."""
-        return self._own_messages
+    def own_messages(self, find: Callable[[str], KnownItem]) -> list[Message]:
+        """Returns the messages of the input, without those of the response before it. `find` gives
+        the items of stored responses, and raises what it likes."""
+        if self._own_messages is not None:
+            return self._own_messages
+        assert not isinstance(self.input, str)
+        return as_messages(resolved(self.input, find))
 
-    def chat(self, earlier: Sequence[Message]) -> ChatRequest:
-        """Returns the chat that answers it, after the messages of `earlier` responses. Raises
+    def chat(self, messages: Sequence[Message]) -> ChatRequest:
+        """Returns the chat that answers it, of these messages behind the instructions. Raises
         HttpError."""
         fields = {
-            "messages": _instructed(self.instructions, [*earlier, *self.own_messages]),
+            "messages": _instructed(self.instructions, list(messages)),
             "tools": None if self.tools is None else [one.nested() for one in self.tools],
             "tool_choice": (
                 self.tool_choice
@@ -301,6 +310,10 @@ def read_response(body: object) -> ResponseRequest:
 def read_prompt_of_response(body: object) -> PromptOfResponse:
     """Returns the prompt whose tokens are counted. Raises HttpError."""
     return parse(PromptOfResponse, body)
+
+
+def _nothing(item_id: str) -> KnownItem:
+    raise AssertionError(item_id)
 
 
 def _instructed(instructions: str | None, messages: list[Message]) -> list[Message]:

@@ -1,5 +1,6 @@
 """The items that a response is asked with: messages, calls with their results, reasoning."""
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -100,33 +101,41 @@ class ReasoningItem(_Item):
         return "".join(one.text for one in self.content or self.summary or ())
 
 
-_KINDS = ("message", "function_call", "function_call_output", "reasoning")
+class ItemReference(Strict):
+    """Stands for an item of a stored response; its type may be left out."""
+
+    type: Literal["item_reference"] | None = "item_reference"
+    id: Label
+
+
+_KINDS = ("message", "function_call", "function_call_output", "reasoning", "item_reference")
 
 
 def _kind(item: Any) -> Any:
-    if isinstance(item, dict):
-        return item.get("type", "message")
-    return getattr(item, "type", "message")
+    if not isinstance(item, dict):
+        return getattr(item, "type", "message")
+    is_bare = item.get("type") is None and "id" in item and "role" not in item
+    return "item_reference" if is_bare else item.get("type", "message")
 
 
 def _known_kind(item: Any) -> Any:
     """Says of an item of another kind what it is, in place of every field that it lacks."""
-    if isinstance(item, dict):
-        kind = item.get("type", "message")
-        if kind not in _KINDS:
-            raise PydanticCustomError(
-                "other_item",
-                "Items of type {kind} are not served, only {known}",
-                {"kind": repr(kind)[:64], "known": ", ".join(_KINDS)},
-            )
+    if isinstance(item, dict) and (kind := _kind(item)) not in _KINDS:
+        raise PydanticCustomError(
+            "other_item",
+            "Items of type {kind} are not served, only {known}",
+            {"kind": repr(kind)[:64], "known": ", ".join(_KINDS)},
+        )
     return item
 
 
+KnownItem = MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem
 Item = (
     Annotated[MessageItem, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[ItemReference, Tag("item_reference")]
 )
 Items = Annotated[
     list[Annotated[Item, Discriminator(_kind), BeforeValidator(_known_kind)]],
@@ -134,7 +143,12 @@ Items = Annotated[
 ]
 
 
-def as_messages(items: list[Item]) -> list[Message]:
+def resolved(items: Sequence[Item], find: Callable[[str], KnownItem]) -> list[KnownItem]:
+    """Returns the items, with what `find` has in place of each reference."""
+    return [find(one.id) if isinstance(one, ItemReference) else one for one in items]
+
+
+def as_messages(items: Sequence[KnownItem]) -> list[Message]:
     """Returns the items as the messages of a chat. What a model said between two turns of others
     (reasoning, text, calls) is one message, and begins another where it would say more text or
     reasoning after a call."""
