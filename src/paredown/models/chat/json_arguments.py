@@ -54,8 +54,9 @@ class JsonArguments:
 def held_at_end(text: str, markers: tuple[str, ...]) -> int:
     """Returns how many characters at the end of `text` may be the beginning of a marker."""
     most = min(len(text), max(map(len, markers), default=1) - 1)
+    firsts = {marker[0] for marker in markers}
     for num in range(most, 0, -1):
-        tail = text[-num:]
-        if any(marker.startswith(tail) for marker in markers):
+        # Nearly all texts end in none of these characters.
+        if text[-num] in firsts and any(marker.startswith(text[-num:]) for marker in markers):
             return num
     return 0
