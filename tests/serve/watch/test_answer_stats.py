@@ -39,6 +39,7 @@ def test_tokens_and_times_of_answers():
         ("request_time_per_output_token_seconds", 4),
         ("request_prompt_tokens", 3),
         ("request_generation_tokens", 5),
+        ("request_inference_time_seconds", 5),
     ):
         assert found[f"vllm:{name}_count"] == found[f'vllm:{name}_bucketle="+Inf"'] == count, name
     # Each step sleeps for 10 ms.
@@ -69,3 +70,32 @@ def test_names_of_the_prefix_cache_and_of_preemption():
     assert found["vllm:prefix_cache_hits_total"] == cache.num_hit_tokens > 0
     assert found["vllm:num_preemptions_total"] == 0
     assert found["vllm:num_requests_waiting"] == 0
+
+
+# What the panels of the dashboard that comes with vLLM ask for.
+DASHBOARD = (
+    "e2e_request_latency_seconds_bucket",
+    "prompt_tokens_total",
+    "generation_tokens_total",
+    "inter_token_latency_seconds_bucket",
+    "num_requests_running",
+    "num_requests_waiting",
+    "time_to_first_token_seconds_bucket",
+    "kv_cache_usage_perc",
+    "request_prompt_tokens_bucket",
+    "request_generation_tokens_bucket",
+    "request_success_total",
+    "request_queue_time_seconds_sum",
+    "request_prefill_time_seconds_sum",
+    "request_decode_time_seconds_sum",
+    "request_max_num_generation_tokens_bucket",
+)
+
+
+def test_a_dashboard_for_vllm_finds_each_of_its_series_by_the_models_name():
+    with running_server() as server:
+        text = server.client.get("/metrics").text
+    for name in DASHBOARD:
+        lines = [line for line in text.splitlines() if line.startswith(f"vllm:{name}{{")]
+        assert lines, name
+        assert all('model_name="toy"' in line for line in lines)

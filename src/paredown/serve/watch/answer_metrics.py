@@ -82,6 +82,7 @@ def _times(stats: AnswerStats) -> tuple[_Row, ...]:
                 ("queue", "Arrival to first step.", stats.queue_s, "request_queue_time"),
                 ("prefill", "First step to first token.", stats.prefill_s, "request_prefill_time"),
                 ("decode", "First token to last token.", stats.decode_s, "request_decode_time"),
+                ("running", "First step to last token.", stats.running_s, "request_inference_time"),
             )
         ),
     )
@@ -102,6 +103,6 @@ def _lengths(stats: AnswerStats) -> tuple[_Row, ...]:
             "Tokens of an answer.",
             stats.generated_tokens,
             0,
-            ("request_generation_tokens",),
+            ("request_generation_tokens", "request_max_num_generation_tokens"),
         ),
     )

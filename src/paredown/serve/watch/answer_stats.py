@@ -27,6 +27,7 @@ class AnswerStats:
         self.queue_s = Histogram(FIRST_TOKEN_S)
         self.prefill_s = Histogram(FIRST_TOKEN_S)
         self.decode_s = Histogram(ANSWER_S)
+        self.running_s = Histogram(ANSWER_S)
         self.prompt_tokens = Histogram(NUM_TOKENS)
         self.generated_tokens = Histogram(NUM_TOKENS)
         self.num_prompt_tokens = 0
@@ -81,5 +82,7 @@ class AnswerStats:
         self.answer_s.observe(last_s - request.arrival_s)
         self.generated_tokens.observe(num_tokens)
         self.decode_s.observe(max(0.0, last_s - first_s))
+        if request.first_step_s is not None:
+            self.running_s.observe(max(0.0, last_s - request.first_step_s))
         if num_tokens > 1:
             self.mean_token_s.observe(max(0.0, last_s - first_s) / (num_tokens - 1))
