@@ -15,6 +15,7 @@ LENGTHS = (
     "_length_tokens",
     "request_prompt_tokens",
     "request_generation_tokens",
+    "request_max_num_generation_tokens",
 )
 
 
