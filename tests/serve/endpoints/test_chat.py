@@ -60,14 +60,15 @@ def test_markers_inside_of_an_argument(client, number):
     assert json.loads(plain["message"]["tool_calls"][0]["function"]["arguments"]) == wanted
 
 
-def test_choices_of_one_request_share_nothing(client):
+@pytest.mark.parametrize("number", range(3))
+def test_choices_of_one_request_share_nothing(client, number):
     """A05."""
-    client.say(call("add", a=1, b=2))
+    client.say(*cuts(call("add", a=1, b=2), "<tool_call>")[number])
     one = client.ask(CHAT, messages=USER, tools=[ADD])
     chunks = client.chunks(tools=[ADD], n=3, stream_options={"include_usage": True})
-    found = [calls(chunks, number)[0] for number in range(3)]
+    found = [calls(chunks, choice)[0] for choice in range(3)]
     assert all(json.loads(each["arguments"]) == {"a": 1, "b": 2} for each in found)
-    assert [ends(chunks, number) for number in range(3)] == [["tool_calls"]] * 3
+    assert [ends(chunks, choice) for choice in range(3)] == [["tool_calls"]] * 3
     assert len({each["ids"][0] for each in found}) == 3
     last = [chunk for chunk in chunks if not chunk["choices"]]
     (usage,) = [chunk["usage"] for chunk in last]
@@ -115,6 +116,16 @@ def test_without_tools_nothing_is_a_call(client):
         assert "tool_calls" not in choice["message"]
         assert choice["finish_reason"] == "stop"
         assert client.tokenizer.tools is None
+
+
+def test_a_client_that_takes_one_call_gets_one(client):
+    for said in cuts(f"{call('ping')}\n{call('add', a=1, b=2)}", "</tool_call>"):
+        client.say(*said)
+        fields = {"tools": [ADD, PING], "parallel_tool_calls": False}
+        choice = client.choice(**fields)
+        (made,) = choice["message"]["tool_calls"]
+        assert made["function"]["name"] == "ping"
+        assert folded(client.chunks(**fields)) == whole(choice)
 
 
 def test_only_allowed_tools_are_shown(client):
