@@ -1,15 +1,14 @@
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.engine.sampling.make_draw_settings import make_draw_settings
+from drivers.sampled_rows import LOGITS, SAMPLER, Row, rows, sample_rows, state_of
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.executors.core_sampler import CoreSampler
-from paredown.executors.sampler import NOT_FINITE, NOTHING_ALLOWED, Logprobs, RowError
+from paredown.executors.sampler import NOT_FINITE, NOTHING_ALLOWED, RowError
 from references.sampling import (
     reference_draw,
     reference_logprobs,
@@ -17,69 +16,12 @@ from references.sampling import (
     reference_probabilities,
 )
 
-SAMPLER = CoreSampler.with_threads(1)
 THREADED = CoreSampler.with_threads(2)
-# Quarters, so that ties are common and every value is exact in float32.
-LOGIT = st.integers(-40, 40).map(lambda n: n / 4)
-LOGITS = st.lists(LOGIT, min_size=1, max_size=60)
-# Shares that no sum of the weights of quarters hits, where rounding would decide.
-SHARES = [0.0101, 0.37, 0.777, 0.95, 1.0]
-
-
-@st.composite
-def rows(draw):
-    """(logits, params, prompt, generated, eos): some logits rule their tokens out, never all."""
-    logits = draw(st.lists(st.one_of(LOGIT, st.just(-np.inf)), min_size=2, max_size=40))
-    logits[draw(st.integers(0, len(logits) - 1))] = 0.25
-    token = st.integers(0, len(logits) - 1)
-    tokens = st.lists(token, max_size=12)
-    params = SamplingParams(
-        temperature=draw(st.sampled_from([0.0, 1e-310, 1e-3, 0.3, 1.0, 2.5, 100.0])),
-        top_k=draw(st.one_of(st.none(), st.integers(0, 45))),
-        top_p=draw(st.sampled_from(SHARES)),
-        min_p=draw(st.sampled_from([0.0, 0.0213, 0.51, 1.0])),
-        typical_p=draw(st.sampled_from([0.217, 0.913, 1.0])),
-        repetition_penalty=draw(st.sampled_from([1.0, 0.7, 1.3])),
-        presence_penalty=draw(st.sampled_from([0.0, -0.5, 1.7])),
-        frequency_penalty=draw(st.sampled_from([0.0, -2.0, 0.3])),
-        logit_bias=draw(st.dictionaries(token, st.sampled_from([-100.0, -0.7, 5.0]), max_size=3)),
-        allowed_token_ids=draw(st.one_of(st.none(), tokens.filter(bool).map(tuple))),
-        bad_words=draw(
-            st.lists(st.lists(token, min_size=1, max_size=3).map(tuple), max_size=3).map(tuple)
-        ),
-        min_tokens=draw(st.sampled_from([0, 3])),
-        stop_token_ids=draw(st.sampled_from([(), (1,)])),
-    )
-    return (
-        logits,
-        params,
-        draw(tokens.filter(bool)),
-        draw(tokens),
-        draw(st.sampled_from([(), (0,)])),
-    )
-
-
-def state_of(logits, params, *, prompt=(0,), generated=(), eos=(), seed=0):
-    settings = make_draw_settings(params, seed=seed, eos_token_ids=eos)
-    state = SAMPLER.make_state(settings, prompt, len(logits))
-    for token in generated:
-        state.push(token)
-    return state
 
 
 def distribution(logits, params, **history):
     row = np.array([logits], np.float32)
     return SAMPLER.distribution(row, state_of(logits, params, **history))[0]
-
-
-class Row(NamedTuple):
-    token_id: int
-    logprobs: Logprobs | None
-    failure: str | None
-
-
-def sample_rows(sampler, rows, states):
-    return [Row(*row) for row in zip(*sampler.sample(rows, states), strict=True)]
 
 
 def sample(logits, params, **history):
@@ -318,72 +260,6 @@ def test_what_a_token_filter_allowed_holds_for_one_token():
     row = np.arange(9, dtype=np.float32)[None]
     state.allow_next(np.array([2, 5], np.int32))
     assert [SAMPLER.sample(row, [state]).token_ids for _ in range(2)] == [[5], [8]]
-
-
-def mask_words(allowed, vocab_size):
-    bits = np.zeros(-(-vocab_size // 32) * 32, np.uint8)
-    bits[list(allowed)] = 1
-    return np.packbits(bits, bitorder="little").view(np.uint32)
-
-
-@settings(max_examples=300, deadline=None)
-@given(rows(), st.data())
-def test_a_mask_allows_what_a_list_of_tokens_allows(case, data):
-    logits, params, prompt, generated, eos = case
-    allowed = data.draw(st.sets(st.integers(0, len(logits) - 1), min_size=1))
-    ends = {*params.stop_token_ids, *eos}
-    history = {"prompt": prompt, "generated": generated, "eos": eos}
-    masked, listed = (state_of(logits, params, **history) for _ in range(2))
-    masked.mask_next(mask_words(allowed, len(logits))[None])
-    listed.allow_next(np.array(sorted(allowed), np.int32))
-    row = np.array([logits], np.float32)
-    found, expected = (sample_rows(SAMPLER, row, [one])[0] for one in (masked, listed))
-    if allowed <= ends and len(generated) < params.min_tokens:
-        return  # the next test
-    assert found == expected
-
-
-def test_a_mask_that_leaves_only_the_end_counts_more_than_min_tokens():
-    params = SamplingParams(temperature=0, min_tokens=5)
-    row = np.arange(40, dtype=np.float32)[None]
-    for allowed, expected in (({3}, 3), ({3, 7}, 7)):
-        state = state_of(row[0], params, eos=(3, 4))
-        state.mask_next(mask_words(allowed, 40)[None])
-        assert SAMPLER.sample(row, [state]).token_ids == [expected]
-
-
-@pytest.mark.parametrize("vocab_size", [1, 31, 32, 33, 64, 1000])
-def test_the_bits_of_a_mask_are_tokens_and_those_beyond_are_none(vocab_size):
-    row = np.arange(vocab_size, dtype=np.float32)[None]
-    for token in {0, vocab_size // 2, vocab_size - 1}:
-        words = np.full(vocab_size // 32 + 3, 2**32 - 1, np.uint32)
-        words[: -(-vocab_size // 32)] = mask_words({token}, vocab_size)
-        state = state_of(row[0], SamplingParams(temperature=0))
-        state.mask_next(words[None])
-        assert SAMPLER.sample(row, [state]).token_ids == [token]
-        assert SAMPLER.sample(row, [state]).token_ids == [vocab_size - 1]
-
-
-def test_each_draw_of_a_run_has_its_mask_and_later_ones_have_none():
-    rows = np.tile(np.arange(40, dtype=np.float32), (3, 1))
-    masks = np.stack([mask_words({token}, 40) for token in (5, 6, 7)])
-    for draft, expected in (((5, 6), [5, 6, 7]), ((5, 9), [5, 6]), ((9, 9), [5]), ((), [5])):
-        state = state_of(rows[0], SamplingParams(temperature=0))
-        state.mask_next(masks[: 1 + len(draft)])
-        ((*run,),) = SAMPLER.sample_runs(rows, [0], [draft], [state])
-        assert [one.token_id for one in run] == expected
-        assert SAMPLER.sample(rows[:1], [state]).token_ids == [39]
-
-
-def test_masks_that_do_not_fit_or_leave_nothing_are_told():
-    row = np.zeros((1, 40), np.float32)
-    state = state_of(row[0], SamplingParams())
-    with pytest.raises(ValueError, match="too short for a vocabulary of 40"):
-        state.mask_next(np.zeros((1, 1), np.uint32))
-    state.mask_next(np.zeros((1, 2), np.uint32))
-    assert SAMPLER.sample(row, [state]).failures == [NOTHING_ALLOWED]
-    failing = np.full((1, 40), np.nan, np.float32)
-    assert SAMPLER.sample(failing, [state]).failures == [NOT_FINITE]
 
 
 def test_states_and_rows_that_do_not_fit_are_refused():
