@@ -39,6 +39,7 @@ from tools.reference.source import calls, constant, modules, template
 # What a field means. A field without an entry ends the run.
 MEANINGS = {
     "add_generation_prompt": "end with the beginning of the answer; it cannot be left out",
+    "add_special": "the same for `content`",
     "add_special_tokens": "put the tokens before a text that stand before every text",
     "allowed_token_ids": "nothing but these tokens may come",
     "bad_words": "sequences of token ids that may not come",
@@ -92,7 +93,9 @@ MEANINGS = {
     "presence_penalty": "taken off the logit of each token that came in the answer",
     "priority": "larger ones first (`--policy priority`)",
     "prompt": "text, texts, token ids, or lists of token ids",
+    "tokenize content": "a text, as llama.cpp asks for its tokens",
     "tokenize prompt": "a text; give it or `messages`",
+    "with_pieces": "tell the text of each token of `content` beside its id",
     "encoder prompt": "put before each text in place of the model's own prompts",
     "prompt_logprobs": "log-probabilities of the prompt's tokens, as vLLM has them; not in streams",
     "prompt_name": "the name of one of the model's prompts",
@@ -137,7 +140,9 @@ DEFAULTS = {
     "priority": "0",
     "store": "true",
     "stream": "false",
+    "add_special": "false",
     "add_special_tokens": "true; /tokenize of `messages`: false",
+    "with_pieces": "false",
     "encoding_format": "float",
     "return_documents": "false",
     "return_token_ids": "false",

@@ -123,6 +123,9 @@ _SECURITY: dict[str, LeftOut | None] = {
     ),
     "test_local_media_file": _PICTURES,
 }
+_TOKENIZE: dict[str, LeftOut | None] = {
+    "test_tokenize_with_bos": LeftOut(rule=Rule.WORDS, what="the id of its test model's BOS token"),
+}
 _TOOL_CALL: dict[str, LeftOut | None] = {
     "test_completion_with_required_tool_real_model": _DOWNLOAD,
     "test_completion_without_tool_call_slow": LeftOut(
@@ -160,6 +163,7 @@ _TESTS = {
     "test_embedding.py": _EMBEDDING,
     "test_rerank.py": _RERANK,
     "test_security.py": _SECURITY,
+    "test_tokenize.py": _TOKENIZE,
     "test_tool_call.py": _TOOL_CALL,
 }
 

@@ -1,4 +1,5 @@
-"""POST /detokenize: the text of tokens, control tokens written out, as vLLM answers."""
+"""POST /detokenize: the text of tokens, control tokens written out, under the names that
+vLLM and llama.cpp give it."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -25,7 +26,7 @@ async def detokenize(request: Request) -> Response:
         len(tokens),
         lambda wanted: state.tokenizer.decode(tokens, False),
     )
-    return JSONResponse({"prompt": text})
+    return JSONResponse({"prompt": text, "content": text})
 
 
 def _check_size(state: ServerState, num_tokens: int) -> None:

@@ -1,4 +1,5 @@
-"""The bodies of POST /tokenize and /detokenize, as vLLM has them."""
+"""The bodies of POST /tokenize and /detokenize, as vLLM has them, and as llama.cpp has them for a
+text."""
 
 from typing import Annotated, Literal
 
@@ -11,11 +12,21 @@ from paredown.serve.schema.reasoning import MAX_VALUES, Value
 from paredown.serve.schema.strict import Label, Strict, TokenIds, parse
 from paredown.serve.schema.tools import Tools
 
+# Fields that go with another.
+_NEEDED = {
+    "tools": "messages",
+    "chat_template_kwargs": "messages",
+    "add_generation_prompt": "messages",
+    "add_special": "content",
+    "with_pieces": "content",
+}
+
 
 class TokenizeRequest(Strict):
     """The body of POST /tokenize: a text or a conversation. `add_special_tokens` puts what stands
     around every text; its default is true for a text, and false for a conversation, whose template
-    does that."""
+    does that. `content` is a text as llama.cpp asks for it, `add_special` by default false, and
+    `with_pieces` asks for each token's text."""
 
     model: Label | None = None
     prompt: str | None = None
@@ -28,6 +39,20 @@ class TokenizeRequest(Strict):
     add_special_tokens: bool | None = None
     add_generation_prompt: Literal[True] | None = None
     return_token_strs: bool | None = None
+    content: str | None = None
+    add_special: bool | None = None
+    with_pieces: bool | None = None
+
+    @property
+    def text(self) -> str | None:
+        return self.prompt if self.content is None else self.content
+
+    @property
+    def surrounds(self) -> bool:
+        """Returns whether a text gets what stands around every text."""
+        if self.content is not None:
+            return bool(self.add_special)
+        return self.add_special_tokens is not False
 
     def chat(self) -> ChatRequest:
         """Returns the conversation; only for requests that have one."""
@@ -49,11 +74,11 @@ class DetokenizeRequest(Strict):
 def read_tokenize(body: object) -> TokenizeRequest:
     """Returns the request. Raises HttpError."""
     asked = parse(TokenizeRequest, body)
-    if (asked.prompt is None) == (asked.messages is None):
-        raise HttpError(400, "give prompt or messages, and not both", param="prompt")
-    for name in ("tools", "chat_template_kwargs", "add_generation_prompt"):
-        if asked.messages is None and getattr(asked, name) is not None:
-            raise HttpError(400, f"{name} needs messages", param=name)
+    if sum(one is not None for one in (asked.prompt, asked.messages, asked.content)) != 1:
+        raise HttpError(400, "give prompt or messages, or content, and not two", param="prompt")
+    for name, needed in _NEEDED.items():
+        if getattr(asked, needed) is None and getattr(asked, name) is not None:
+            raise HttpError(400, f"{name} needs {needed}", param=name)
     return asked
 
 

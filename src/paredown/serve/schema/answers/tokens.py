@@ -3,17 +3,25 @@
 from pydantic import BaseModel
 
 
+class TokenPiece(BaseModel):
+    """A token with its text, or its bytes where they are no whole characters."""
+
+    id: int
+    piece: str | list[int]
+
+
 class Tokens(BaseModel):
-    """`token_strs` has the tokens as the vocabulary writes them, where that was asked for; an id
-    without a token is null."""
+    """`tokens` are ids, or pieces where that was asked for. `token_strs` has the tokens as the
+    vocabulary writes them, where that was asked for; an id without a token is null."""
 
     count: int
     max_model_len: int
-    tokens: list[int]
+    tokens: list[int] | list[TokenPiece]
     token_strs: list[str | None] | None
 
 
 class TokensText(BaseModel):
-    """`prompt` is the text of the tokens."""
+    """The text of the tokens, twice."""
 
     prompt: str
+    content: str
