@@ -1,9 +1,12 @@
 """Parses a turn in pieces, and joins what comes out."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from fakes.tool_formats import TAG_JSON, TOOL_FORMATS
+from paredown.models.chat.reasoning_format import ReasoningFormat
 from paredown.models.chat.turn_format import TurnFormat
 from paredown.models.chat.turn_parser import (
     CallArguments,
@@ -19,6 +22,26 @@ Tool = Mapping[str, object]
 def tool(name: str, **properties: object) -> Tool:
     parameters = {"type": "object", "properties": properties, "required": list(properties)}
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+ADD = tool("add", a={"type": "integer"}, b={"type": "integer"})
+NOTE = tool("note", text={"type": "string"})
+PING: Tool = {"type": "function", "function": {"name": "ping"}}
+# A name that begins another, and every type.
+ADD_ALL = tool(
+    "add_all",
+    text={"type": "string"},
+    number={"type": "number"},
+    flag={"type": "boolean"},
+    items={"type": "array"},
+    inner={"type": "object"},
+    maybe={"type": ["string", "null"]},
+    free={},
+)
+TOOLS = [ADD, NOTE, PING, ADD_ALL]
+THINK = ReasoningFormat(start="<think>", end="</think>")
+HERMES = TurnFormat(tool_format=TAG_JSON, reasoning=THINK)
+FORMATS = {name: TurnFormat(tool_format=form) for name, form in TOOL_FORMATS.items()}
 
 
 @dataclass
@@ -73,3 +96,7 @@ def read_turn(
 def cut(text: str, places: Iterable[int]) -> list[str]:
     borders = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
     return [text[i:j] for i, j in pairwise(borders)]
+
+
+def loaded(turn: Turn) -> list[tuple[str, object]]:
+    return [(name, json.loads(text)) for name, text in zip(turn.names, turn.arguments, strict=True)]
