@@ -20,10 +20,11 @@ NUM_CLIENTS = 24
 # So few that they are all in use soon: then requests wait for pages, and memory has all of them.
 NUM_PAGES = "256"
 # A flood takes this many requests at once, one in so many requests begins one.
-FLOOD = 150
-FLOOD_EVERY = 1_000
-# Memory is compared with that after the first tenth: until then caches and pools fill.
-WARM_SHARE = 0.1
+FLOOD = 400
+FLOOD_EVERY = 2_000
+# Memory is compared with that after so many requests, or half of fewer: until then a flood has come,
+# and caches and pools are full.
+NUM_WARM = 1_000
 MAX_GROWTH = 0.05
 MAX_FAULTS = 10
 # What must have the same bits before and after.
@@ -87,7 +88,7 @@ class Load:
         self.warm_bytes = 0
         self._served = served
         self._numbered = enumerate(mixed_requests(seed, num_requests))
-        self._num_warm = int(num_requests * WARM_SHARE)
+        self._num_warm = min(NUM_WARM, num_requests // 2)
         self._num_done = 0
 
     async def run(self) -> None:
