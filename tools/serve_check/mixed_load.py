@@ -17,14 +17,16 @@ from tools.serve_check.served import Served, serve
 
 NUM_REQUESTS = 10_000
 NUM_CLIENTS = 24
+# The built-in model's template shows no tools.
+TOOL_FORMAT = "hermes"
 # So few that they are all in use soon: then requests wait for pages, and memory has all of them.
 NUM_PAGES = "256"
 # A flood takes this many requests at once, one in so many requests begins one.
 FLOOD = 400
 FLOOD_EVERY = 2_000
-# Memory is compared with that after so many requests, or half of fewer: until then a flood has come,
-# and caches and pools are full.
-NUM_WARM = 1_000
+# Memory is compared with that after so many requests, or half of fewer: until then a flood has
+# come, and caches and pools are full.
+NUM_WARM = 2_000
 MAX_GROWTH = 0.05
 MAX_FAULTS = 10
 # What must have the same bits before and after.
@@ -47,7 +49,9 @@ REFERENCES: tuple[tuple[str, dict[str, object]], ...] = (
 def check_mixed_load(num_requests: int = NUM_REQUESTS, seed: int = 1) -> Finding:
     """Runs the load against a server of the built-in model. A seed gives the same requests."""
     logs = list[str]()
-    with serve("--exact-metrics", "--pages", NUM_PAGES, on_log=logs.append) as served:
+    with serve(
+        "--exact-metrics", "--pages", NUM_PAGES, "--tool-format", TOOL_FORMAT, on_log=logs.append
+    ) as served:
         before = _answers(served)
         start_s = time.monotonic()
         load = Load(served, num_requests, seed)
