@@ -182,6 +182,9 @@ def test_paths_methods_and_media_types(server):
     check_error(client.get("/v1/nothing"), 404)
     check_error(client.get("/v1/completions"), 405)
     check_error(client.post("/health"), 405)
+    reply = client.put("/v1/responses/x")
+    check_error(reply, 405)
+    assert {one.strip() for one in reply.headers["allow"].split(",")} == {"DELETE", "GET", "HEAD"}
     check_error(client.post("/v1/completions", data={"prompt": "x"}), 415, says="Content-Type")
     check_error(client.post("/v1/completions", content=b"{}"), 415)
     gzip = {**JSON, "Content-Encoding": "gzip"}

@@ -42,9 +42,12 @@ def check_page(model: str | None = None) -> Finding:
             faults += _run(found, served, "two texts are compared", _compares_two_texts)
         with _key_file() as path, serve("--api-key-file", path) as served:
             faults += _run(found, served, "a key is asked for", _asks_for_a_key)
-        version = found.version
-    figures = {"browser": f"Chromium {version}", "checks": len(_CHECKS) + 2}
-    return Finding(check="page", figures=figures, faults=tuple(faults))
+        version = str(found.version)
+    return Finding(
+        check="page",
+        figures={"browser": f"Chromium {version}", "checks": len(_CHECKS) + 2},
+        faults=tuple(faults),
+    )
 
 
 @contextmanager

@@ -45,13 +45,13 @@ class Screen:
         return self.answer_text()
 
     def answer_text(self) -> str:
-        return self.page.locator(".answer > .said").last.evaluate("node => node.textContent")
+        return str(self.page.locator(".answer > .said").last.evaluate("node => node.textContent"))
 
     def setting(self, label: str, value: str) -> None:
         self.page.get_by_label(label, exact=True).fill(value)
 
     def announced(self) -> str:
-        return self.page.locator("#announcer").inner_text()
+        return str(self.page.locator("#announcer").inner_text())
 
     def fake_answer(self, pieces: Sequence[dict[str, Any]]) -> None:
         """Answers the page's next questions with this stream in place of the server's."""

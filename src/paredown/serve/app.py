@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 
 from paredown.errors import ParedownError
 from paredown.serve import errors
+from paredown.serve.endpoint import routes_of
 from paredown.serve.endpoint_table import ENDPOINTS
 from paredown.serve.page.assets import page_routes
 from paredown.serve.state import ServerState
@@ -36,7 +37,7 @@ def create_app(
 
     pages = list(page_routes(generates=isinstance(state, ServerState))) if page else []
     app = Starlette(
-        routes=[*(one.route for one in ENDPOINTS), *pages],
+        routes=[*routes_of(ENDPOINTS), *pages],
         exception_handlers={
             errors.HttpError: errors.answer_http_error,
             errors.ClientGoneError: errors.answer_client_gone,

@@ -1,6 +1,6 @@
 """Endpoint: one route, as the application serves it and as /openapi.json tells it."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,10 +31,25 @@ class Endpoint:
     is_open: bool = False
 
     @property
-    def route(self) -> Route:
-        return Route(self.path, self.run, methods=[self.method])
-
-    @property
     def told_path(self) -> str:
         """The path without what Starlette's converters say."""
         return self.path.replace(":path}", "}")
+
+
+def routes_of(endpoints: Iterable[Endpoint]) -> list[Route]:
+    """Returns a route for each path, so that a wrong method is told all that are right."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for one in endpoints:
+        by_path.setdefault(one.path, {})[one.method] = one
+    return [Route(path, _by_method(found), methods=[*found]) for path, found in by_path.items()]
+
+
+def _by_method(found: Mapping[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+    if len(found) == 1:
+        return next(iter(found.values())).run
+
+    async def run(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await found[method].run(request)
+
+    return run

@@ -171,7 +171,7 @@ def test_stored_responses_are_shown_listed_and_deleted(client):
     rest = http.get(f"{path}/input_items", params={"after": listed["last_id"]}).json()
     assert [one["content"] for one in rest["data"]] == ["0"]
     assert not rest["has_more"]
-    for query in ({"limit": "0"}, {"limit": "x"}, {"after": "nowhere"}):
+    for query in ({"limit": "0"}, {"limit": "x"}, {"after": "nowhere"}, {"order": "up"}):
         assert http.get(f"{path}/input_items", params=query).status_code == 400
     assert http.delete(path).json() == {"id": response["id"], "object": "response", "deleted": True}
     assert http.get(path).status_code == http.delete(path).status_code == 404

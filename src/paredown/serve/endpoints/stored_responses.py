@@ -31,7 +31,7 @@ async def list_input_items(request: Request) -> Response:
     stored = state.responses.get(request.path_params["id"], state.owner(request))
     query = request.query_params
     items = list(stored.items)
-    if query.get("order", "desc") != "asc":
+    if _order(query.get("order", "desc")) == "desc":
         items.reverse()
     after = query.get("after")
     if after is not None:
@@ -49,6 +49,12 @@ async def list_input_items(request: Request) -> Response:
     }
     data = ",".join(text for _, text in shown)
     return Response(f'{to_json(around)[:-1]},"data":[{data}]}}', media_type="application/json")
+
+
+def _order(text: str) -> str:
+    if text not in ("asc", "desc"):
+        raise HttpError(400, "order is asc or desc", param="order", code="invalid_value")
+    return text
 
 
 def _limit(text: str) -> int:
