@@ -154,9 +154,9 @@ def test_token_ids_too_many_never_reach_the_engine(monkeypatch):
 def test_a_full_queue_is_said_before_anything_is_tokenized():
     tokenizer = NotingTokenizer()
     executor = ToyExecutor(num_pages=128, spec=SPEC, delay_s=0.02)
-    config = ScheduleConfig(max_running=1, max_waiting=1)
+    config = ScheduleConfig(max_running=1, max_waiting=2)
     with running_server(executor=executor, tokenizer=tokenizer, config=config) as server:
-        body = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "stream": True}
+        body = {"prompt": "x", "n": 2, "max_tokens": 200, "ignore_eos": True, "stream": True}
         with server.client.stream("POST", "/v1/completions", json=body) as running:
             lines = running.iter_lines()
             next(lines)
