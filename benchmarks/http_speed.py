@@ -9,6 +9,8 @@ process, and as streams of `paredown serve` in another one, read by a client in 
 median of the rounds counts. Another one begins each round, and a first round does not count.
 
 tokens/s   of all streams, from the first request to the last token; prompts have 32 tokens
+cpu ratio  processor time of a token offline over that with server and client: the ratio where no
+           processor is ever idle
 added ms   the median time between two tokens over HTTP, less that of the engine, with one stream
 client     share of one processor that the client took while it read
 server     the same of the server, all its threads
@@ -37,10 +39,12 @@ PROMPT_TOKENS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """`gap_s` is the median time between tokens of a stream."""
+    """`gap_s` is the median time between tokens of a stream, `cpu_s` the processor time of all
+    processes that took part."""
 
     tokens_per_s: float
     gap_s: float
+    cpu_s: float
     client_share: float = 0.0
     server_share: float = 0.0
 
@@ -53,7 +57,7 @@ def prompts(num: int) -> list[list[int]]:
 def offline(llm: LLM, asked: list[list[int]], num_tokens: int) -> Turn:
     params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
     engine, arrivals = llm.engine, dict[int, list[float]]()
-    start_s = time.monotonic()
+    start_s, start_cpu_s = time.monotonic(), time.process_time()
     for prompt in asked:
         engine.submit(prompt, params)
     while engine.has_work:
@@ -62,7 +66,11 @@ def offline(llm: LLM, asked: list[list[int]], num_tokens: int) -> Turn:
         for output in outputs:
             arrivals.setdefault(output.request.id, []).append(now_s)
     seconds = time.monotonic() - start_s
-    return Turn(tokens_per_s=len(asked) * num_tokens / seconds, gap_s=median_gap(arrivals.values()))
+    return Turn(
+        tokens_per_s=len(asked) * num_tokens / seconds,
+        gap_s=median_gap(arrivals.values()),
+        cpu_s=time.process_time() - start_cpu_s,
+    )
 
 
 def over_http(url: str, pid: int, asked: list[list[int]], num_tokens: int) -> Turn:
@@ -82,6 +90,7 @@ def over_http(url: str, pid: int, asked: list[list[int]], num_tokens: int) -> Tu
     return Turn(
         tokens_per_s=len(asked) * num_tokens / seconds,
         gap_s=median_gap(found["arrivals_s"]),
+        cpu_s=server_s + found["cpu_s"],
         client_share=found["cpu_s"] / seconds,
         server_share=server_s / seconds,
     )
@@ -166,6 +175,7 @@ def row(num: int, turns: list[tuple[Turn, Turn]]) -> dict[str, float]:
         "ratio": statistics.median(ratios),
         "least": min(ratios),
         "most": max(ratios),
+        "cpu ratio": statistics.median(own.cpu_s / http.cpu_s for own, http in turns),
         "added ms": statistics.median((http.gap_s - own.gap_s) * 1e3 for own, http in turns),
         "client": median("client_share"),
         "server": median("server_share"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_reader_that_rests_gets_what_came_meanwhile_and_the_end_at_once(n):
         found = []
         for interval_s in (0.0, 1000.0):
             session = worker.open([Job([1], replace(PARAMS, n=n))])
-            batches = [batch async for batch in session.batches(interval_s)]
+            batches = [batch async for batch in session.batches(partial(float, interval_s))]
             worker.close(session)
             tokens = [token for batch in batches for _, one in batch for token in one.token_ids]
             assert len(tokens) == 40 * n
@@ -67,7 +68,7 @@ def test_an_error_wakes_a_reader_that_rests():
     async def ask(worker: Worker, engine: Engine) -> int:
         engine.executor.failing_steps = frozenset({5})
         session = worker.open([Job([1], PARAMS)])
-        batches = [batch async for batch in session.batches(1000.0)]
+        batches = [batch async for batch in session.batches(lambda: 1000.0)]
         worker.close(session)
         return batches[-1][-1][1].finish_reason
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from paredown.engine.packed_logprobs import PackedLogprobs
@@ -72,17 +72,17 @@ class Session:
                 yield one
 
     async def batches(
-        self, interval_s: float = 0.0
+        self, interval: Callable[[], float] = float
     ) -> AsyncGenerator[list[tuple[int, RequestOutput]], None]:
         """Yields everything that has come, in order, until every answer has had its last piece. A
-        batch comes no sooner than `interval_s` after the one before it, unless an answer ends. A
-        reader that is slower than the engine gets several steps at once. The event loop has a turn
-        after each batch, so that a client is seen to hang up."""
+        batch comes no sooner than so many seconds after the one before it as `interval` says then,
+        unless an answer ends. A reader that is slower than the engine gets several steps at once.
+        The event loop has a turn after each batch, so that a client is seen to hang up."""
         batch, self._first = self._first, []
         while True:
             if batch:
                 self.num_unfinished -= sum(output.finish_reason is not None for _, output in batch)
-                due_s = self.loop.time() + interval_s
+                due_s = self.loop.time() + interval()
                 yield batch
             if not self.num_unfinished:
                 return

@@ -32,6 +32,9 @@ from paredown.serve.watch.answer_stats import AnswerStats
 from paredown.serve.watch.coarse import CoarseNumbers
 from paredown.serve.watch.utilization_gauges import UtilizationGauges
 
+# The least time between two messages of all streams together, on average.
+EVENT_S = 0.0005
+
 
 class ServerTokenizer(PromptTokenizer, Protocol):
     """The part of a tokenizer that the server uses."""
@@ -99,7 +102,8 @@ class ServerState:
     # Whether each answer has its times, asked for or not.
     tells_timings: bool = False
     response_cache: ResponseCache | None = None
-    # The least time between two messages of a stream: what comes meanwhile goes together.
+    # The least time between two messages of a stream: what comes meanwhile goes together. With
+    # many streams it is as long as `EVENT_S` for each of them.
     event_interval_s: float = 0.004
     coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     responses: ResponseStore = field(default_factory=ResponseStore)
@@ -150,6 +154,14 @@ class ServerState:
             tells_drafts=speculator is not None
             and (tells_prefixes or speculator.config.kind != "suffix"),
         )
+
+    def event_interval(self) -> float:
+        """Returns the least time between two messages of a stream now, in seconds. A message takes
+        0.1 ms of server and client together, so that they never take more than a fifth of a
+        processor from the engine."""
+        if not self.event_interval_s:
+            return 0.0
+        return max(self.event_interval_s, self.worker.num_open_answers * EVENT_S)
 
     def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
         """Returns the parts of that format, one table for all its answers."""

@@ -92,6 +92,22 @@ def test_log_probabilities_of_the_prompt(server, max_tokens):
         assert columns["text_offset"][len(TOKENS) :] == shifted
 
 
+def test_a_harness_reads_log_likelihoods(server):
+    """As lm-evaluation-harness's local-completions asks and counts: without the token drawn."""
+    num_context = 10
+    columns = ask(
+        server, prompt=[TOKENS], max_tokens=1, logprobs=1, seed=1234, echo=True, model="toy"
+    )["choices"][0]["logprobs"]
+    found = columns["token_logprobs"][num_context:-1]
+    assert sum(found) == pytest.approx(sum(expected_logprobs(TOKENS)[num_context - 1 :]))
+    best = [max(top.values()) for top in columns["top_logprobs"][num_context:-1]]
+    likeliest = [
+        max(reference_logprobs(reference_logits(TOKENS[:end], SPEC.vocab_size)))
+        for end in range(num_context, len(TOKENS))
+    ]
+    assert best == pytest.approx(likeliest)
+
+
 def test_scoring_alone_draws_nothing(server):
     found = ask(server, max_tokens=0)
     assert found["choices"][0] == {

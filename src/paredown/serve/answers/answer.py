@@ -112,7 +112,7 @@ class Answer:
 
     async def _whole(self, session: Session) -> list[WholeAnswer]:
         answers = [WholeAnswer(i, reader) for i, reader in enumerate(self._readers)]
-        async for batch in session.batches(WHOLE_INTERVAL_S):
+        async for batch in session.batches(lambda: WHOLE_INTERVAL_S):
             for number, output in batch:
                 self._note(number, output)
                 answers[number].add(output)
@@ -124,7 +124,7 @@ class Answer:
         shape, rows, breath = self._shape, self._logprob_rows(), Breath()
         events, pieces = shape.begin(), dict[int, Piece]()
         try:
-            async for batch in session.batches(self._state.event_interval_s):
+            async for batch in session.batches(self._state.event_interval):
                 breath.begin()
                 for number, output in batch:
                     self._note(number, output)

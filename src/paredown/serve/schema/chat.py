@@ -16,6 +16,8 @@ from paredown.serve.schema.tools import ToolChoice, Tools, ToolUse, tool_use
 
 # Fields of chats that completions do not have.
 _SERVED = ("parallel_tool_calls", "reasoning_effort", "tool_choice", "tools", "verbosity")
+# Fields of completions that some clients send with chats too, and what asks for nothing.
+_OF_COMPLETIONS = {"echo": (None, False), "suffix": (None, "")}
 
 
 class ChatRequest(Generation):
@@ -23,7 +25,8 @@ class ChatRequest(Generation):
     `thinking_budget` is the most tokens of reasoning before the answer."""
 
     no_ops: ClassVar[Mapping[str, tuple[object, ...]]] = {
-        name: values for name, values in NO_OPS.items() if name not in _SERVED
+        **{name: values for name, values in NO_OPS.items() if name not in _SERVED},
+        **_OF_COMPLETIONS,
     }
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
