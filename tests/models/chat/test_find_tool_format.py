@@ -8,7 +8,8 @@ import pytest
 from drivers.shared_data import data_folder, needs_data
 from fakes.tool_formats import TOOL_FORMATS
 from paredown.models.chat.turn_format import TurnFormat
-from paredown.models.text.chat_templates import ChatTemplates
+from paredown.models.text.chat_templates import ChatTemplates, TemplateLimitError
+from paredown.models.text.confined_process import ConfinedProcess, LateError
 
 TEMPLATES = Path(__file__).parent / "templates"
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -36,6 +37,32 @@ def test_a_checkpoint_without_a_template_has_no_format() -> None:
 def test_a_template_that_refuses_every_chat_has_no_format() -> None:
     source = "{{ raise_exception('never') }}"
     assert TurnFormat.of(ChatTemplates(source, "model"), {}) == TurnFormat()
+
+
+def test_a_template_that_never_ends_is_rendered_once() -> None:
+    source = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    templates = ChatTemplates(source, "model")
+    rendered: list[object] = []
+    render = templates.render
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(templates, "render", lambda *a, **k: (rendered.append(a), render(*a, **k))[1])
+        assert TurnFormat.of(templates, {}) == TurnFormat()
+    assert len(rendered) == 1
+
+
+def test_a_machine_without_time_is_no_fault_of_the_template(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    templates = ChatTemplates((TEMPLATES / "tag_json.jinja").read_text(), "model")
+
+    def late(*_: object, **__: object) -> bytes:
+        raise LateError("it did not come to its end in time")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ConfinedProcess, "ask", late)
+        with pytest.raises(TemplateLimitError, match="in time"):
+            TurnFormat.of(templates, {})
+    assert TurnFormat.of(templates, {}).tool_format == TOOL_FORMATS["tag_json"]
 
 
 def test_the_template_for_tools_is_the_one_that_is_read() -> None:

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import replace
 
 from paredown.cli.printed import tell
-from paredown.errors import CheckpointError
+from paredown.errors import CapacityError, CheckpointError, RequestError
 from paredown.models.chat.described import described
 from paredown.models.chat.named_formats import NAMED_FORMATS
 from paredown.models.chat.rendered_chat import EVERYTHING, TOOL_RESULTS
@@ -30,14 +30,14 @@ def add_chat_format_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_chat(args: argparse.Namespace, tokenizer: Tokenizer) -> None:
-    """Finds how the model writes its turns and tells it. A damaged template is told where a chat is
-    asked for."""
+    """Finds how the model writes its turns and tells it. A fault of a template stops chats alone,
+    which tell it again."""
     tokenizer.text_of = EVERYTHING if args.no_special_in_text else TOOL_RESULTS
     if not tokenizer.has_chat_template:
         return
     try:
         form = tokenizer.turn_format
-    except CheckpointError as error:
+    except (CapacityError, CheckpointError, RequestError) as error:
         tell(f"chats cannot be rendered: {error}")
         return
     if args.tool_format is not None:

@@ -19,7 +19,13 @@ from paredown.cost.inspection import inspect_model
 from paredown.cost.machines import THIS
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import BatchLoad
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.errors import (
+    CapacityError,
+    CheckpointError,
+    ConfigError,
+    RequestError,
+    UnsupportedError,
+)
 from paredown.evaluate.pictures.roofline_plot import write_roofline
 from paredown.formats.table import COSTED_FORMATS
 from paredown.models.chat.described import described
@@ -212,7 +218,7 @@ def _chat(checkpoint: Checkpoint) -> tuple[str, ...]:
     try:
         tokenizer = Tokenizer.open(path)
         return described(tokenizer.turn_format) if tokenizer.has_chat_template else ()
-    except (CheckpointError, UnsupportedError) as error:
+    except (CapacityError, CheckpointError, RequestError, UnsupportedError) as error:
         return (f"chats cannot be rendered: {error}",)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paredown.errors import RequestError
 from paredown.models.chat.tool_format import ArgumentsAs
-from paredown.models.text.chat_templates import ChatTemplates
+from paredown.models.text.chat_templates import ChatTemplates, TemplateLimitError
 
 Message = dict[str, object]
 _TAG = re.compile(r"<[^<>\s]+>")
@@ -65,7 +65,8 @@ TOOLS = tuple(call.as_tool() for call in CALLS)
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """Renders conversations of the probe. What a template refuses is None."""
+    """Renders conversations of the probe. What a template refuses is None. Raises
+    TemplateLimitError at the first conversation that takes too much: others would, too."""
 
     templates: ChatTemplates
     special_tokens: Mapping[str, str]
@@ -85,6 +86,8 @@ class Probe:
                 opens_answer=opens_answer,
                 template_values=values,
             )
+        except TemplateLimitError:
+            raise
         except RequestError:
             return None
 

@@ -13,7 +13,8 @@ from paredown.models.chat.probe import Probe
 from paredown.models.chat.reasoning_format import ReasoningFormat
 from paredown.models.chat.tool_format import ToolFormat
 from paredown.models.chat.turn_parser import TurnParser
-from paredown.models.text.chat_templates import ChatTemplates
+from paredown.models.text.chat_templates import ChatTemplates, TemplateLimitError
+from paredown.models.text.confined_process import LateError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +27,19 @@ class TurnFormat:
 
     @classmethod
     def of(cls, templates: ChatTemplates, special_tokens: Mapping[str, str]) -> "TurnFormat":
-        """Renders some twenty short conversations, 1 ms each. A checkpoint without a template has
-        no format, and neither has one whose template refuses the probe. Raises CheckpointError for
-        a damaged template."""
+        """Renders some thirty short conversations, 1 ms each. A checkpoint without a template has
+        no format, and neither has one whose template refuses the probe or comes to a limit. Raises
+        CheckpointError for a damaged template, TemplateLimitError where the machine has no time,
+        and NoProcessError."""
         if not templates.texts():
             return cls()
         probe = Probe(templates=templates, special_tokens=special_tokens)
-        found, reasoning = find_tool_format(probe), find_reasoning(probe)
+        try:
+            found, reasoning = find_tool_format(probe), find_reasoning(probe)
+        except TemplateLimitError as error:
+            if isinstance(error.__cause__, LateError):
+                raise  # of the machine, not of the template
+            return cls()
         if found is not None and reasoning is not None:
             found = found.without_before(reasoning.end)
         return cls(tool_format=found, reasoning=reasoning)

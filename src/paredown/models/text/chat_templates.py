@@ -55,6 +55,10 @@ _CONFINEMENT = Confinement(
 Message = Mapping[str, object]
 
 
+class TemplateLimitError(RequestError):
+    """Raised for a chat at which a template came to a limit of time, memory or output."""
+
+
 class ChatTemplates:
     """The templates of one checkpoint. `source` is `chat_template` of tokenizer_config.json: a
     text, or several as a list of {"name", "template"} or an object of texts by name. An Exception
@@ -120,8 +124,8 @@ class ChatTemplates:
         """Returns the conversation as Transformers renders it, up to where its answer starts, or up
         to its last message unless it `opens_answer`. `template_values` are further names for the
         template to read; ours come first (`value_names`). Raises RequestError where no template
-        fits, or the template refuses the chat or reaches a limit, and CheckpointError for a damaged
-        template."""
+        fits, or the template refuses the chat, TemplateLimitError where it reaches a limit, and
+        CheckpointError for a damaged template."""
         name = self._name(has_tools=tools is not None)
         if not messages:
             raise RequestError(
@@ -228,8 +232,8 @@ def _refused(problem: str) -> RequestError:
     )
 
 
-def _over_limit(limit: str) -> RequestError:
-    return RequestError(
+def _over_limit(limit: str) -> TemplateLimitError:
+    return TemplateLimitError(
         "the model's chat template was stopped: it came to a limit",
         seen=limit,
         remedy="Send a shorter conversation. A template that stops at short ones too is "
