@@ -106,6 +106,13 @@ def test_a_stream_adds_up_to_the_whole_message(client, text, borders, most):
     assert bare(folded(client.events(PATH, **body))) == bare(client.ask(PATH, **body))
 
 
+def test_a_model_that_says_nothing_says_an_empty_text(client):
+    client.say()
+    message = client.ask(PATH, **BODY)
+    assert message["content"] == [{"type": "text", "text": ""}]
+    assert bare(folded(client.events(PATH, **BODY))) == bare(message)
+
+
 def test_what_ended_an_answer_is_told(client):
     client.say("one ", "two ", "three")
     assert client.ask(PATH, **BODY)["stop_reason"] == "end_turn"

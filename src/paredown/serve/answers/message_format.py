@@ -25,6 +25,7 @@ from paredown.serve.answers.whole_answer import WholeAnswer
 from paredown.serve.errors import HttpError
 from paredown.serve.message_error import message_error
 
+_EMPTY_TEXT: Body = {"type": "text", "text": ""}
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
@@ -57,7 +58,10 @@ class MessageFormat:
         return events
 
     def end(self, usage: Usage) -> list[Event]:
+        # A model that says nothing says an empty text.
+        events = [] if self._num_blocks else self._opened(Content, _EMPTY_TEXT)
         return [
+            *events,
             *self._closed(),
             _event("message_delta", delta=self._stop, usage=usage.message_body()),
             _event("message_stop"),
@@ -74,7 +78,7 @@ class MessageFormat:
         yield to_json(
             {
                 **self._message,
-                "content": [whole_block(one) for one in answer.turn.blocks],
+                "content": [whole_block(one) for one in answer.turn.blocks] or [_EMPTY_TEXT],
                 **_stop(answer.finish_reason, answer.stop),
                 "usage": usage.message_body(),
             }
@@ -89,7 +93,7 @@ class MessageFormat:
                 return [self._delta({"type": "input_json_delta", "partial_json": text})]
             case Content(text=text):
                 delta: Body = {"type": "text_delta", "text": text}
-                return [*self._moved_on(Content, {"type": "text", "text": ""}), self._delta(delta)]
+                return [*self._moved_on(Content, _EMPTY_TEXT), self._delta(delta)]
             case Reasoning(text=text):
                 delta = {"type": "thinking_delta", "thinking": text}
                 empty: Body = {"type": "thinking", "thinking": "", "signature": ""}
