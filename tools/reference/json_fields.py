@@ -15,6 +15,7 @@ from paredown.cli.verbs import (
     eval_glue,
     eval_task,
     generate,
+    inspect,
     mixed,
     plan,
     serve_until_stopped,
@@ -204,7 +205,7 @@ PRINTED = {
         },
     ),
     "inspect": Document(
-        functions=(Inspection.as_json,),
+        functions=(Inspection.as_json, inspect._as_json),
         types=(Inspection,),
         without=("basis", "model_bandwidth_bytes_per_s"),
         holds={
@@ -218,6 +219,7 @@ PRINTED = {
             "predicted": "object: seconds and rates",
             "int4_g32_break_even_batch": "integer or null",
             "speculation": "list of objects",
+            "chat": "list of texts: how it writes calls of tools and reasoning",
         },
     ),
     "plan": Document(

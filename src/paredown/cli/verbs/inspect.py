@@ -15,7 +15,7 @@ from paredown.cli.tables.inspect_encoder import print_encoder_inspection
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.inspect_formulas import print_formulas
 from paredown.cost.encoder_inspection import inspect_encoder
-from paredown.cost.inspection import inspect_model
+from paredown.cost.inspection import Inspection, inspect_model
 from paredown.cost.machines import THIS
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import BatchLoad
@@ -123,13 +123,17 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         write_roofline(found, subject.name, args.plot)
     if args.json:
-        say_json({**found.as_json(), "chat": list(subject.chat)})
+        say_json(_as_json(found, subject.chat))
     else:
         console = make_console()
         print_inspection(found, subject.name, console)
         for line in subject.chat:
             console.print(line, style="dim")
     return 0
+
+
+def _as_json(found: Inspection, chat: tuple[str, ...]) -> dict[str, object]:
+    return {**found.as_json(), "chat": list(chat)}
 
 
 def _inspect_encoder(args: argparse.Namespace, subject: "_Subject") -> None:
