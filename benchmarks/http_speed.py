@@ -110,15 +110,8 @@ def busy_s(pid: int) -> float:
 @contextmanager
 def served(model: str | None, num_threads: int) -> Iterator[tuple[str, int]]:
     """Runs `paredown serve`; yields its address and process."""
-    command = [
-        sys.executable,
-        "-m",
-        "paredown.cli.main",
-        "serve",
-        *([model] if model else []),
-        "--json",
-    ]
-    command += ["--port", "0", "--threads", str(num_threads)]
+    command = [sys.executable, "-m", "paredown.cli.main", "serve", *([model] if model else [])]
+    command += ["--json", "--log-requests", "off", "--port", "0", "--threads", str(num_threads)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
