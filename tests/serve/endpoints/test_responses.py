@@ -179,6 +179,27 @@ def test_stored_responses_are_shown_listed_and_deleted(client):
     assert (status, reply["error"]["param"]) == (404, "previous_response_id")
 
 
+def test_what_answers_under_way_keep_of_their_texts_is_bounded(client, monkeypatch):
+    client.say(*["word "] * 50)
+    texts = client.server.state.intake.kept_texts
+    monkeypatch.setattr(texts, "most", 30_000)
+    monkeypatch.setattr(client.server.engine.executor, "delay_s", 0.01)
+    body = {"model": "toy", "input": "x" * 2000, "stream": True}
+    http = client.server.client
+    with http.stream("POST", PATH, json=body) as running:
+        lines = running.iter_lines()
+        next(lines)
+        assert 4000 < texts.num_held < 30_000
+        list(lines)
+    client.server.wait_until(lambda: not texts.num_held)
+    monkeypatch.setattr(texts, "most", 3000)
+    reply = http.post(PATH, json={"input": "x" * 2000})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "queue_full")
+    assert http.post(PATH, json={"input": "x" * 2000, "store": False}).status_code == 200
+    client.server.wait_until(lambda: not client.server.worker.num_open_answers)
+    assert not texts.num_held
+
+
 def test_what_shall_not_be_stored_is_not(client):
     client.say("x")
     response = client.ask(PATH, input="x", store=False)

@@ -4,6 +4,7 @@ A response becomes a chat, so that there is one path for both.
 """
 
 from functools import partial
+from sys import getsizeof
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -12,6 +13,7 @@ from paredown.serve.answers.answer import Answer
 from paredown.serve.answers.json_stream import to_json
 from paredown.serve.answers.output_item import OutputItem
 from paredown.serve.answers.response_format import FinishedResponse, ResponseFormat
+from paredown.serve.caller import Caller
 from paredown.serve.intake.chat_turn import count_tokens, prepare_chat
 from paredown.serve.response_store import StoredResponse
 from paredown.serve.schema.message import Message
@@ -55,12 +57,20 @@ async def _prepare(request: Request) -> Answer:
     messages = _conversation(state, request, asked)
     chat = asked.chat(messages)
     turn = await prepare_chat(state, request, chat, chat.params(state.sampling_defaults))
-    keep = _keep_nothing
+    settings, keep = asked.settings(state.model_name), _keep_nothing
+    num_kept_bytes = len(to_json(settings))
     if asked.is_stored:
         keep = partial(_keep, state, state.owner(request), messages, asked.shown_items)
+        num_kept_bytes += sum(one.num_bytes for one in messages)
+        num_kept_bytes += sum(getsizeof(text) for _, text in asked.shown_items)
+    try:
+        turn.admission.keep_texts(num_kept_bytes, Caller.of(request).address)
+    except BaseException:
+        turn.admission.close()
+        raise
     return Answer(
         state,
-        ResponseFormat(asked.settings(state.model_name), keep),
+        ResponseFormat(settings, keep),
         [turn.job],
         admission=turn.admission,
         stream=bool(asked.stream),

@@ -8,8 +8,8 @@ from paredown.serve.state import ServerState
 
 
 class Admission:
-    """Holds places in the engine, and memory for the log-probabilities that its answers may need.
-    Always close it."""
+    """Holds places in the engine, and memory for the log-probabilities that its answers may need
+    and for the texts that they keep. Always close it."""
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class Admission:
         that cannot be now, and UnavailableError while there is no model."""
         check_num_jobs(num_prompts, params.n)
         self._state = state
+        self._texts: list[Hold] = []
         self._logprobs = Hold(state.intake.logprobs)
         self._logprobs.add(self._num_logprobs(num_prompts, params, num_prompt_tokens))
         try:
@@ -35,6 +36,15 @@ class Admission:
         """Releases the places; a second call does nothing."""
         self._state.worker.close(self.session)
         self._logprobs.release()
+        for held in self._texts:
+            held.release()
+
+    def keep_texts(self, num_bytes: int, client: str) -> None:
+        """Holds memory for texts of the request that are kept until its answers have ended. Raises
+        QueueFullError where all of them, or those of `client`, are too many."""
+        held = Hold(self._state.intake.kept_texts, client)
+        held.add(num_bytes)
+        self._texts.append(held)
 
     def _num_logprobs(
         self, num_prompts: int, params: SamplingParams, num_prompt_tokens: int

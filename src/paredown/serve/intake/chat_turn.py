@@ -10,6 +10,7 @@ from paredown.engine.prompt import check_length
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.session import Job
 from paredown.serve.answers.turn_reader import ParsedReader, PlainReader, TurnReader
+from paredown.serve.caller import Caller
 from paredown.serve.errors import HttpError
 from paredown.serve.intake.admission import Admission
 from paredown.serve.intake.chat_prompt import ChatPrompt, render_chat
@@ -45,6 +46,8 @@ async def prepare_chat(
     service = state.service(asked.service(), request, params.n)
     admission = Admission(state, 1, params)
     try:
+        if use is not None:
+            admission.keep_texts(use.num_chars, Caller.of(request).address)
         chat = await _rendered(state, request, asked, use)
         token_ids = await _encoded(state, request, chat)
         params = _budgeted(state.tokenizer, chat, asked.thinking_budget, params)

@@ -42,12 +42,18 @@ def _bodies() -> Budget:
     return Budget(MAX_BYTES, "bytes of long bodies", MAX_BYTES_OF_ADDRESS)
 
 
+def _kept_texts() -> Budget:
+    return Budget(MAX_BYTES, "bytes of conversations and tools", MAX_BYTES_OF_ADDRESS)
+
+
 @dataclass(frozen=True)
 class Intake:
     """Bodies, conversations and texts have a thread each: a body is parsed in a moment, the others
     take longer."""
 
     bodies: Budget = field(default_factory=_bodies)
+    # What answers under way keep of what they were asked with: tools, and what will be stored.
+    kept_texts: Budget = field(default_factory=_kept_texts)
     logprobs: Budget = field(default_factory=lambda: Budget(MAX_LOGPROBS, "log-probabilities"))
     parsing: SideThread = field(default_factory=lambda: SideThread("parsing"))
     rendering: SideThread = field(default_factory=lambda: SideThread("rendering"))

@@ -88,6 +88,11 @@ class ToolUse:
     name: str | None = None
     are_parallel: bool = True
 
+    @property
+    def num_chars(self) -> int:
+        """Returns how long the tools are as JSON."""
+        return sum(len(json.dumps(tool, ensure_ascii=False)) for tool in self.tools)
+
 
 def tool_use(
     tools: Sequence[Tool] | None, choice: ToolChoice | None, parallel: bool | None
