@@ -250,6 +250,7 @@ def test_nothing_prints_beside_the_doors() -> None:
         ("cli/__init__.py", "print"),
         ("evaluate/quality/lm_eval.py", "print"),
         ("cli/progress_bar.py", "Progress"),
+        ("serve/watch/line_writer.py", "sys.stderr.write"),
         ("serve/watch/log.py", "sys.stderr.write"),
     }
 
