@@ -14,7 +14,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -136,7 +136,8 @@ class Connection(H11Protocol):
         if cycle is None or cycle.response_started:
             return
         if cycle.scope["http_version"] == "1.1" and cycle.scope["method"] != "HEAD":
-            cycle.scope[CHUNK_WRITER] = partial(self._write_chunk, cycle)
+            scope = cast(Scope, cycle.scope)
+            scope[CHUNK_WRITER] = partial(self._write_chunk, cycle)
 
     async def _write_chunk(self, cycle: RequestResponseCycle, data: bytes) -> None:
         """Does what `cycle.send` does with a piece of a body that has no Content-Length, without
