@@ -41,7 +41,8 @@ def tune_with_auto_round(
         "symmetric": spec.symmetric,
         "out": str(out),
     }
-    command = [str(python), str(CHILD), json.dumps(asked)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # Without -P this module would hide the package of its name.
+    command = [str(python), "-P", str(CHILD), json.dumps(asked)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, Any] = json.loads(told.splitlines()[-1])
     return figures
