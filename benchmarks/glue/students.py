@@ -24,7 +24,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 
 STUDENT = "every-2"
-METHODS = ("hard-label", "soft-label", "tinybert")
+METHODS = ("hard-label", "tinybert", "soft-label")
 
 
 def measure_students(
