@@ -15,7 +15,16 @@ PAGES = (
 ROOTS = ("src/paredown", "csrc", "tests", "benchmarks", "parity", "tools", "docs", "cmake")
 ENDINGS = "py|pyi|h|cpp|md|sh|cmake|toml"
 # Names that look like paths: a project, and the folders of $PAREDOWN_DATA.
-OTHERS = {"llama.cpp", "ik_llama.cpp", "text/", "traces/", "configs/", "perf_tables/"}
+OTHERS = {
+    *(
+        "llama.cpp",
+        "ik_llama.cpp",
+        "ggml-org/llama.cpp",
+        "unslothai/llama.cpp",
+        "tests/__init__.py",
+    ),
+    *("text/", "traces/", "configs/", "perf_tables/"),
+}
 
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(rf"(?<![\w./$~<*-])((?:[\w-]+/)*[\w-]+\.(?:{ENDINGS}))(?![\w-]|\.\w)")

@@ -199,7 +199,7 @@ class CompletionFormat:
 
 
 class _Entry:
-    """What is told of one token; the log-probabilities are None for a text's first token."""
+    """One token as it is told; the log-probabilities are None for a text's first token."""
 
     __slots__ = ("logprob", "name", "start", "top")
 

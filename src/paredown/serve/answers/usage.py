@@ -17,8 +17,8 @@ Body = dict[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class UsageDetails:
-    """What may be told beside the counts: tokens found in the cache and the time of the prompt
-    alone (`tells_prefixes`), and accepted draft tokens (`tells_drafts`)."""
+    """Details that may be told beside the counts: tokens found in the cache and the time of the
+    prompt alone (`tells_prefixes`), and accepted draft tokens (`tells_drafts`)."""
 
     tells_prefixes: bool = False
     tells_drafts: bool = False

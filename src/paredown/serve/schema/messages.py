@@ -109,7 +109,7 @@ class OutputConfig(Strict):
 
 
 class ContextEdit(Strict):
-    """What the API leaves out of a long conversation by itself. Nothing is left out here."""
+    """Parts of a long conversation that the API leaves out by itself. Nothing is left out here."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
