@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not groups:
         print(f"{options.folder} has no tests of these drafts", file=sys.stderr)
         return 2
-    run = Run(LLM(num_pages=512), options.answers, options.max_tokens)
+    run = Run(LLM(num_pages=512, num_threads=1), options.answers, options.max_tokens)
     for group in groups:
         run.add(group)
     return run.report(lists_refused=options.refused)

@@ -110,6 +110,33 @@ def test_references_bounds_and_lengths_are_kept(
     assert is_allowed(grammars, schema(REFERRED), text) is allowed
 
 
+def test_options_that_a_property_tells_apart_may_be_references(grammars: Grammars) -> None:
+    def animal(kind: str, **others: object) -> dict[str, object]:
+        properties = {"kind": {"const": kind, "type": "string"}, **others}
+        return {"type": "object", "properties": properties, "required": sorted(properties)}
+
+    pets = {
+        "oneOf": [{"$ref": "#/$defs/Cat", "title": "a cat"}, {"$ref": "#/$defs/Dog"}],
+        "discriminator": {"propertyName": "kind"},
+        "$defs": {
+            "Cat": animal("cat", friend={"$ref": "#/$defs/Dog"}),
+            "Dog": animal("dog", age={"type": "integer"}),
+        },
+    }
+    dog = '{"kind": "dog", "age": 3}'
+    assert is_allowed(grammars, schema(pets), dog)
+    assert is_allowed(grammars, schema(pets), f'{{"kind": "cat", "friend": {dog}}}')
+    assert not is_allowed(grammars, schema(pets), '{"kind": "cat", "age": 3}')
+
+
+def test_options_may_refer_to_themselves(grammars: Grammars) -> None:
+    leaf = {"type": "integer"}
+    tree = {"type": "array", "items": {"oneOf": [{"$ref": "#/$defs/Tree"}, leaf]}, "maxItems": 2}
+    one = schema({"oneOf": [{"$ref": "#/$defs/Tree"}, leaf], "$defs": {"Tree": tree}})
+    assert is_allowed(grammars, one, "[[1, [2]], 3]")
+    assert not is_allowed(grammars, one, '["a"]')
+
+
 def test_schemas_in_a_lark_grammar_are_lowered_too(grammars: Grammars) -> None:
     one = json.dumps({"not": {"type": ["string", "object", "array", "number"]}})
     lark = Grammar(kind="lark", text=f'start: "<" body ">" | "%json {{"\nbody: %json {one}\n')

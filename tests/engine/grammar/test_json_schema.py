@@ -61,7 +61,7 @@ EXACT = {
     "if else": {"if": {"minimum": 1}, "else": {"const": -2}},
     "then alone": {"then": {"const": 0}, "else": {"const": 0}},
     "dependent required": {"dependentRequired": {"a": ["b"], "b": []}},
-    "dependent schemas": {"dependentSchemas": {"a": {"minProperties": 2}, "b": False}},
+    "dependent schemas": {"dependentSchemas": {"a": {"required": ["b"]}, "b": False}},
     "names by pattern": {"propertyNames": {"pattern": "^x"}},
     "names by length": {"propertyNames": {"maxLength": 1, "type": "string"}},
     "names listed": {"propertyNames": {"enum": ["a", "b"]}},
@@ -125,6 +125,42 @@ def test_options_of_one_of_are_told_apart() -> None:
     assert [allows(lowered, one) for one in VALUES] == [allows(schema, one) for one in VALUES]
 
 
+ONE_OF = {
+    "types": [{"type": "string"}, {"type": ["null", "object"]}, {"const": 1}],
+    "values": [{"enum": ["a", 1]}, {"const": True}, {"enum": ["ab", None, 0]}],
+    "a property": [
+        {"type": "object", "required": ["a"], "properties": {"a": {"const": 1}}},
+        {"type": "object", "properties": {"a": {"enum": ["a", None]}}},
+    ],
+    "references": [{"$ref": "#/$defs/s"}, {"$ref": "#/$defs/n"}, {"type": "array"}],
+}
+
+
+@pytest.mark.parametrize("name", ONE_OF)
+@pytest.mark.parametrize("beside", [{}, {"anyOf": [{"type": "string"}, {"type": "object"}]}])
+def test_options_that_exclude_each_other_are_those_of_any_of(
+    name: str, beside: dict[str, object]
+) -> None:
+    parts = {"s": {"type": "string"}, "n": {"$ref": "#/$defs/i"}, "i": {"type": "integer"}}
+    for schema in (
+        {"oneOf": ONE_OF[name], **beside, "$defs": parts},
+        {**beside, "oneOf": ONE_OF[name], "$defs": parts},
+    ):
+        assert "oneOf" not in json.dumps(lowered_schema(schema))
+        check(schema)
+
+
+def test_options_that_may_overlap_stay_one_of() -> None:
+    for options in (
+        [{"type": "integer"}, {"type": "number"}],
+        [{"const": 1}, {"enum": [1.0]}],
+        [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}],
+        [{"$ref": "#"}, {"type": "null"}],
+        [True, {"type": "null"}],
+    ):
+        assert "oneOf" in lowered_schema({"oneOf": options})
+
+
 @pytest.mark.parametrize(
     ("draft", "schema", "good", "bad"),
     [
@@ -159,6 +195,8 @@ def test_older_drafts_mean_what_they_meant(
     ("schema", "told"),
     [
         ({"uniqueItems": True}, "uniqueItems"),
+        ({"minProperties": 2}, "minProperties"),
+        ({"minProperties": 3, "required": ["a"]}, "minProperties"),
         ({"format": "regex"}, "format: regex"),
         ({"$ref": "other.json"}, r"\$ref: nothing"),
         ({"$ref": 5}, r"\$ref: a reference"),

@@ -15,6 +15,7 @@ from paredown.engine.grammar.schema_evaluated import (
     closed_properties,
 )
 from paredown.engine.grammar.schema_negation import escaped, negated
+from paredown.engine.grammar.schema_overlap import exclude_each_other
 from paredown.engine.grammar.schema_references import SchemaReferences
 
 # Schemas within the one that is lowered, those that stand for other keywords included.
@@ -38,7 +39,7 @@ _COUNTS = frozenset(
 )
 _KEPT = _NUMBERS | _COUNTS | {"pattern", "required", "type"}
 _ONE = frozenset({"additionalProperties", "items"})
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_LISTS = frozenset({"allOf", "anyOf", "prefixItems"})
 _MAPS = frozenset({"properties", "patternProperties"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Each of these is held to one that it includes.
@@ -110,8 +111,12 @@ class _Lowering:
         for keyword, value in schema.items():
             if keyword in _KEPT:
                 lowered[keyword] = _checked(keyword, value)
+                if keyword == "minProperties":
+                    _check_names(value, schema.get("required"))
             elif keyword in _ONE:
                 lowered[keyword] = self._lower(value, base)
+            elif keyword == "oneOf":
+                self._lower_one_of(schema, lowered, more, base)
             elif keyword in _LISTS:
                 lowered[keyword] = self._lower_list(keyword, value, base)
             elif keyword in _MAPS:
@@ -131,12 +136,27 @@ class _Lowering:
     def _lower_list(self, keyword: str, value: object, base: str) -> list[Schema | bool]:
         if not isinstance(value, list):
             raise NotSupportedError(f"{keyword}: it is a list of schemas")
-        if keyword == "oneOf" and self._parts_one_of and len(value) > 1:
+        return [self._lower(one, base) for one in value]
+
+    def _lower_one_of(self, schema: Schema, lowered: Schema, more: list[object], base: str) -> None:
+        """Adds options that exclude each other as those of anyOf. Others are told apart by
+        negation, or left to llguidance, which sees some differences that are not looked for here.
+        """
+        value = schema["oneOf"]
+        if not isinstance(value, list):
+            raise NotSupportedError("oneOf: it is a list of schemas")
+        if exclude_each_other(value, self._draft, lambda one: self._target(one, base)):
+            if "anyOf" in schema:
+                more.append({"anyOf": value})
+            else:
+                lowered["anyOf"] = self._lower_list("oneOf", value, base)
+            return
+        if self._parts_one_of:
             value = [
-                {"allOf": [one, *(negated(x, self._draft, keyword) for x in value if x is not one)]}
+                {"allOf": [one, *(negated(x, self._draft, "oneOf") for x in value if x is not one)]}
                 for one in value
             ]
-        return [self._lower(one, base) for one in value]
+        lowered["oneOf"] = self._lower_list("oneOf", value, base)
 
     def _lower_map(self, keyword: str, value: object, base: str) -> dict[str, Schema | bool]:
         if not isinstance(value, dict):
@@ -271,6 +291,14 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int | float) and value in range(_MAX_CONTAINS + 1)
 
 
+def _check_names(least: object, required: object) -> None:
+    """Raises NotSupportedError where several names have to differ that the schema does not list: a
+    grammar does not know which it has seen."""
+    num_required = len(set(map(str, required))) if isinstance(required, list) else 0
+    if isinstance(least, int | float) and least > num_required + 1:
+        raise NotSupportedError("minProperties: at most one more than are required is supported")
+
+
 def _lower_format(schema: Schema, lowered: Schema, more: list[object]) -> None:
     name, kinds = schema["format"], schema.get("type")
     if kinds is not None and "string" not in (kinds if isinstance(kinds, list) else [kinds]):
@@ -288,7 +316,8 @@ def _name_pattern(names: object) -> str:
     found = {
         name: value
         for name, value in (names.items() if isinstance(names, Mapping) else ())
-        if name in _KEPT | _ONE | _LISTS | _MAPS | _RULES.keys() or name in (*_REFERENCES, "format")
+        if name in _KEPT | _ONE | _LISTS | _MAPS | _RULES.keys()
+        or name in (*_REFERENCES, "format", "oneOf")
     }
     if found.get("type") == "string":
         del found["type"]

@@ -1,11 +1,12 @@
 """Masks: which tokens may come next, for all constrained requests of a step together.
 
-They are computed on threads of their own without the interpreter lock. Bit t % 32 of word t // 32
-allows token t. R: rows, W: words.
+They are computed without the interpreter lock, many of them on threads of their own. Bit t % 32 of
+word t // 32 allows token t. R: rows, W: words.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,10 @@ from llguidance import LLExecutor
 
 from paredown.engine.grammar.constraint import Constraint
 
+# Fewer masks than this take less time than it takes to wake a thread, which on a busy machine is
+# far more than a mask.
+_MIN_SHARED = 8
+T = TypeVar("T")
 Words = npt.NDArray[np.uint32]
 
 
@@ -45,7 +50,8 @@ class MaskThreads:
     def compute(self, asked: Sequence[Asked]) -> list[Mask]:
         """Returns a mask for each of different constraints of one model. The rows are overwritten
         by the next call."""
-        self._see(asked)
+        for one in asked:
+            one.constraint.see(one.generated)
         firsts, num_rows = [], 0
         for one in asked:
             firsts.append(num_rows)
@@ -64,18 +70,6 @@ class MaskThreads:
             masks.append(Mask(rows, draft, one.constraint.failure))
         return masks
 
-    def _see(self, asked: Sequence[Asked]) -> None:
-        single = []
-        for one in asked:
-            new = one.generated[one.constraint.num_seen :]
-            if len(new) == 1 and not one.constraint.matcher.is_error():
-                single.append((one.constraint.matcher, new[0]))
-                one.constraint.num_seen += 1
-            else:
-                one.constraint.see(one.generated)
-        if single:
-            self._executor.consume_token_par(single)
-
     def _fill(self, asked: Sequence[Asked], firsts: Sequence[int], rows_RW: Words) -> None:
         num_rows, num_words = rows_RW.shape
         place, size = rows_RW.ctypes.data, num_words * rows_RW.itemsize
@@ -85,10 +79,14 @@ class MaskThreads:
                 drafted.append((one.constraint.matcher, first, list(one.draft)))
             else:
                 plain.append((one.constraint.matcher, first))
-        if plain:
-            self._executor.unsafe_compute_mask_ptr(plain, place, size, num_rows)
-        if drafted:
-            self._executor.unsafe_compute_mask_ptr_with_draft_token(drafted, place, size, num_rows)
+        fill, fill_drafted = (
+            self._executor.unsafe_compute_mask_ptr,
+            self._executor.unsafe_compute_mask_ptr_with_draft_token,
+        )
+        for some in _shares(plain):
+            fill(some, place, size, num_rows)
+        for more in _shares(drafted):
+            fill_drafted(more, place, size, num_rows)
 
     def _rows(self, num_rows: int, num_words: int) -> Words:
         if len(self._memory) < num_rows or self._memory.shape[1] != num_words:
@@ -97,3 +95,10 @@ class MaskThreads:
         # A draft token that the grammar forbids leaves the rows behind it unwritten.
         rows[:] = 0
         return rows
+
+
+def _shares(listed: list[T]) -> list[list[T]]:
+    """Returns what goes to the executor together. It leaves one alone to the thread that asks."""
+    if len(listed) < _MIN_SHARED:
+        return [[one] for one in listed]
+    return [listed]
