@@ -8,6 +8,7 @@
 import json
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ def main() -> None:
     model = AutoModelForCausalLM.from_pretrained(asked["model"], dtype=torch.bfloat16)
     tokenizer = AutoTokenizer.from_pretrained(asked["model"])
     windows_NT = torch.from_numpy(np.load(asked["windows"]).astype("int64"))
-    rows = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in windows_NT]
+    rows: Any = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in windows_NT]
     began, used = time.perf_counter(), time.process_time()
     tuned = AutoRound(
         model,

@@ -6,6 +6,7 @@ judged as the teacher is: `hard-label` from the labels of the file, `soft-label`
 """
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -67,7 +68,7 @@ def teach(
     }
 
 
-def scores(model: Path, name: str) -> dict[str, float]:
+def scores(model: Path, name: str) -> Mapping[str, float]:
     """Returns the task's metrics of the model as it is served."""
     (examples, *_) = read_glue_sets(find_task(name), None)
     encoder = build_encoder(Checkpoint.open(model), RunOptions())
