@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.glue.train import train_config, training_data
+from benchmarks.glue.train import train_config, training_data, training_examples
 from benchmarks.kept_models import KeptModels
 from paredown.distill.distill import DistillConfig, Pair, distill
 from paredown.distill.students.make_student import make_student
@@ -57,7 +57,7 @@ def teach(
         begun = Path(folder) / "student"
         make_student(original, StudentChoice.parse(STUDENT), begun)
         student = Checkpoint.open(begun)
-        data = training_data(student, name, training_file)
+        data = training_data(student, training_examples(name, training_file))
         config = DistillConfig(method=method, student=STUDENT, train=train_config(name, data))
         pair = Pair(student=student, teacher=original)
         made = distill(pair, output, config, data, on_progress=on_progress)

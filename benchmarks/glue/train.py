@@ -50,7 +50,7 @@ def train_classifier(
         begun = Path(folder) / "classifier"
         write_classifier(encoder, begun, task.label_names, SEED)
         student = Checkpoint.open(begun)
-        data = training_data(student, name, training_file)
+        data = training_data(student, training_examples(name, training_file))
         config = DistillConfig(method="hard-label", train=train_config(name, data))
         pair = Pair(student=student, teacher=student)
         made = distill(pair, output, config, data, on_progress=on_progress)
@@ -77,9 +77,13 @@ def train_config(name: str, data: EncoderData) -> TrainConfig:
     )
 
 
-def training_data(student: Checkpoint, name: str, training_file: Path) -> EncoderData:
-    """Returns the rows that the task's recipe takes of the file, as a student reads them."""
-    examples = read_glue(find_task(name), training_file).first(RECIPES[name].num_rows)
+def training_examples(name: str, training_file: Path) -> GlueExamples:
+    """Returns the rows that the task's recipe takes of the file."""
+    return read_glue(find_task(name), training_file).first(RECIPES[name].num_rows)
+
+
+def training_data(student: Checkpoint, examples: GlueExamples) -> EncoderData:
+    """Returns the examples as a student reads them."""
     whole = WholeText(tokenizer=Tokenizer.open(student.path), max_tokens=ROW_TOKENS)
     return encoder_data(
         _examples(examples.task, examples),

@@ -287,6 +287,7 @@ ALLOWED = {
     "models/files/shard_writer.py",
     "optimize/optimize.py",
     "optimize/sensitivity_plot.py",
+    "serve/page/assets.py",
 }
 MODES = {"r", "rb", "w", "wb", "x", "xb", "a", "ab", "ab+"}
 METHODS = {

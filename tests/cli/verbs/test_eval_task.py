@@ -48,7 +48,7 @@ def test_json_has_both(words, tmp_path, capsys) -> None:
         (["--text", "no/such.jsonl"], "cannot be read"),
         (["--limit", "0"], "--limit"),
         (["--answer-tokens", "100000"], "--answer-tokens"),
-        (["--answer-tokens", "0"], "max_tokens"),
+        (["--answer-tokens", "0"], "--answer-tokens"),
     ],
 )
 def test_bad_input_is_told(words, capsys, extra, says) -> None:

@@ -103,7 +103,7 @@ def test_what_is_left_out_is_told_as_json_too(logger, capsys):
 
 def test_lines_that_have_no_room_are_counted_with_those_that_were_left_out(logger):
     found, has_room = [], [False]
-    logger.handler.write_text = lambda text: has_room[0] and (found.append(text) or True)
+    logger.handler.take_text = lambda text: has_room[0] and (found.append(text) or True)
     for number in range(3):
         logger.warning("request %d", number)
     has_room[0] = True

@@ -6,6 +6,7 @@ from typing import Any
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.structure import add_structure_arguments, answer_grammar
+from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.sampling.sampling_params import SamplingParams
 
@@ -70,6 +71,8 @@ def sampling_params(
 ) -> SamplingParams:
     """Returns the sampling parameters; `defaults` are the model's. Raises ParameterError for a
     value out of range, and what `answer_grammar` raises."""
+    if args.max_tokens < 1:
+        raise ParameterError("max_tokens", seen=args.max_tokens, remedy="Use 1 or more.")
     of_model = {} if defaults is None else defaults.of_draws
     given = {name: one for name in OWN_DEFAULTS if (one := getattr(args, name)) is not None}
     drawn: dict[str, Any] = {**OWN_DEFAULTS, **of_model, **given}

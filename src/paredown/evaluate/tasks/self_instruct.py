@@ -102,8 +102,14 @@ def measure_self_instruct(
     answer_tokens: int = DEFAULT_ANSWER_TOKENS,
     on_progress: OnCount | None = None,
 ) -> SelfInstructResult:
-    """Answers each instruction with at most `answer_tokens` tokens. Raises ConfigError where the
-    context holds none of them, and CheckpointError where the model fails."""
+    """Answers each instruction with at most `answer_tokens` tokens. Raises ConfigError for none of
+    them, and where the context holds no instruction, and CheckpointError where the model fails."""
+    if answer_tokens < 1:
+        raise ConfigError(
+            "an answer has at least one token",
+            seen=answer_tokens,
+            remedy="Give longer answers (--answer-tokens).",
+        )
     prompts = [encoded_instruction(llm.tokenizer, one.prompt) for one in instructions]
     room = llm.max_prompt_tokens - answer_tokens
     fitting = [index for index, prompt in enumerate(prompts) if len(prompt) <= room]

@@ -42,7 +42,7 @@ class ServerLog(logging.Handler):
         super().__init__()
         self.writes_json = False
         # Where lines go; without it to standard error, at once.
-        self.write_text: Callable[[str], object] | None = None
+        self.take_text: Callable[[str], object] | None = None
         self._counts: dict[tuple[str, int, str], _Count] = {}
         self._next_s = 0.0
 
@@ -82,8 +82,8 @@ class ServerLog(logging.Handler):
     def _write(self, lines: Iterable[str]) -> bool:
         """Returns whether there was room for the lines."""
         text = "".join(f"{line}\n" for line in lines)
-        if self.write_text is not None:
-            return self.write_text(text) is not False
+        if self.take_text is not None:
+            return self.take_text(text) is not False
         sys.stderr.write(text)
         sys.stderr.flush()
         return True
@@ -129,13 +129,13 @@ _HANDLER = ServerLog()
 
 
 @contextmanager
-def written_by(write_text: Callable[[str], object], *, as_json: bool) -> Iterator[None]:
+def written_by(take_text: Callable[[str], object], *, as_json: bool) -> Iterator[None]:
     """Has the lines of the process's log written so inside."""
-    _HANDLER.write_text, _HANDLER.writes_json = write_text, as_json
+    _HANDLER.take_text, _HANDLER.writes_json = take_text, as_json
     try:
         yield
     finally:
-        _HANDLER.write_text, _HANDLER.writes_json = None, False
+        _HANDLER.take_text, _HANDLER.writes_json = None, False
 
 
 def tell_left_out() -> None:
