@@ -65,3 +65,15 @@ def modern(schema: Mapping[str, object], draft: int) -> Schema:
         elif name != "additionalItems":
             found[name] = value
     return found
+
+
+def list_of(schema: Mapping[str, object], keyword: str) -> list[object]:
+    """Returns the list that the keyword has, or an empty one."""
+    value = schema.get(keyword)
+    return value if isinstance(value, list) else []
+
+
+def map_of(schema: Mapping[str, object], keyword: str) -> dict[str, object]:
+    """Returns the object that the keyword has, or an empty one."""
+    value = schema.get(keyword)
+    return value if isinstance(value, dict) else {}

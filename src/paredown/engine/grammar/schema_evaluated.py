@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from paredown.engine.grammar.not_supported import NotSupportedError
-from paredown.engine.grammar.schema_drafts import Schema, modern
+from paredown.engine.grammar.schema_drafts import Schema, list_of, map_of, modern
 from paredown.engine.grammar.schema_negation import negated
 
 _MAX_CASES = 64
@@ -64,14 +64,14 @@ class Evaluation:
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             if keyword in schema:
                 found = self._both(found, self.cases(self.resolve({keyword: schema[keyword]})))
-        for one in _list(schema, "allOf"):
+        for one in list_of(schema, "allOf"):
             found = self._both(found, self.cases(one))
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
-                found = self._both(found, self._some_of(_list(schema, keyword)))
+                found = self._both(found, self._some_of(list_of(schema, keyword)))
         if "if" in schema:
             found = self._both(found, self._conditional(schema))
-        for name, one in _map(schema, "dependentSchemas").items():
+        for name, one in map_of(schema, "dependentSchemas").items():
             with_it = [
                 case.joined(Case(given=({"required": [name]}, one))) for case in self.cases(one)
             ]
@@ -80,14 +80,14 @@ class Evaluation:
         return found
 
     def _own(self, schema: Schema) -> Case:
-        names, patterns = _map(schema, "properties"), _map(schema, "patternProperties")
+        names, patterns = map_of(schema, "properties"), map_of(schema, "patternProperties")
         if "contains" in schema and self.keyword == "unevaluatedItems":
             raise NotSupportedError("unevaluatedItems: contains beside it is not supported")
         return Case(
             names=frozenset(names),
             patterns=frozenset(patterns),
             has_all_names="additionalProperties" in schema or "unevaluatedProperties" in schema,
-            num_items=len(_list(schema, "prefixItems")),
+            num_items=len(list_of(schema, "prefixItems")),
             has_all_items="items" in schema or "unevaluatedItems" in schema,
         )
 
@@ -157,13 +157,3 @@ def _closed(cases: Sequence[Case], close: Callable[[Case], Schema | None]) -> Sc
         closing = close(case)
         options.append({"allOf": [*case.given, *([] if closing is None else [closing])]})
     return {"anyOf": options}
-
-
-def _list(schema: Schema, keyword: str) -> list[object]:
-    value = schema.get(keyword)
-    return value if isinstance(value, list) else []
-
-
-def _map(schema: Schema, keyword: str) -> dict[str, object]:
-    value = schema.get(keyword)
-    return value if isinstance(value, dict) else {}

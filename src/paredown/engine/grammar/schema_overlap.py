@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
-from paredown.engine.grammar.schema_drafts import Schema, modern
+from paredown.engine.grammar.schema_drafts import Schema, list_of, map_of, modern
 
 _ALL = frozenset({"null", "boolean", "number", "string", "array", "object"})
 _MAX_DEPTH = 4
@@ -29,8 +29,8 @@ def _differ(one: object, other: object, draft: int, resolve: Resolve, depth: int
         return not any(_is_same(x, y) for x in values for y in others)
     if _types(left) & _types(right) != {"object"}:
         return False
-    required = {str(name) for schema in (left, right) for name in _list(schema, "required")}
-    properties, more = _map(left, "properties"), _map(right, "properties")
+    required = {str(name) for schema in (left, right) for name in list_of(schema, "required")}
+    properties, more = map_of(left, "properties"), map_of(right, "properties")
     return any(
         _differ(properties[name], more[name], draft, resolve, depth + 1)
         for name in required & properties.keys() & more.keys()
@@ -82,13 +82,3 @@ def _type_of(value: object) -> str:
 def _is_same(one: object, other: object) -> bool:
     """Returns whether the values may be equal; 1 and true are not, as JSON has them."""
     return _type_of(one) == _type_of(other) and one == other
-
-
-def _list(schema: Schema, keyword: str) -> list[object]:
-    value = schema.get(keyword)
-    return value if isinstance(value, list) else []
-
-
-def _map(schema: Schema, keyword: str) -> dict[str, object]:
-    value = schema.get(keyword)
-    return value if isinstance(value, dict) else {}
