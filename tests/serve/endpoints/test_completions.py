@@ -2,34 +2,18 @@
 
 import pytest
 
+from drivers.completions_client import TOKENS, ask, refused
 from drivers.running_server import running_server
 from fakes.toy_executor import ToyTokenizer
 from paredown.engine.sampling.sampling_defaults import SamplingDefaults
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.models.text.fill_in_middle import FillInMiddle
 
-PROMPT = "Once upon a time there was"
-TOKENS = ToyTokenizer().encode(PROMPT)
-
 
 @pytest.fixture(scope="module")
 def server():
     with running_server() as running:
         yield running
-
-
-def ask(server, **fields) -> dict:
-    body = {"prompt": PROMPT, "temperature": 0, "max_tokens": 6, **fields}
-    reply = server.client.post("/v1/completions", json=body)
-    assert reply.status_code == 200, reply.text
-    return reply.json()
-
-
-def refused(server, **fields) -> dict:
-    body = {"prompt": PROMPT, "max_tokens": 6, **fields}
-    reply = server.client.post("/v1/completions", json=body)
-    assert reply.status_code == 400, reply.text
-    return reply.json()["error"]
 
 
 def test_no_tokens_at_all_read_the_prompt(server):

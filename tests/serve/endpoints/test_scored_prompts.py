@@ -4,32 +4,16 @@ import json
 
 import pytest
 
+from drivers.completions_client import PROMPT, TOKENS, ask, refused
 from drivers.running_server import SPEC, running_server
 from fakes.toy_executor import ToyTokenizer, reference_logits
 from references.sampling import reference_logprobs
-
-PROMPT = "Once upon a time there was"
-TOKENS = ToyTokenizer().encode(PROMPT)
 
 
 @pytest.fixture(scope="module")
 def server():
     with running_server() as running:
         yield running
-
-
-def ask(server, **fields) -> dict:
-    body = {"prompt": PROMPT, "temperature": 0, "max_tokens": 6, **fields}
-    reply = server.client.post("/v1/completions", json=body)
-    assert reply.status_code == 200, reply.text
-    return reply.json()
-
-
-def refused(server, **fields) -> dict:
-    body = {"prompt": PROMPT, "max_tokens": 6, **fields}
-    reply = server.client.post("/v1/completions", json=body)
-    assert reply.status_code == 400, reply.text
-    return reply.json()["error"]
 
 
 def stream(server, **fields) -> list[dict]:
