@@ -63,7 +63,7 @@ def convert(capsys: pytest.CaptureFixture[str], source: Path, out: Path, *words:
 
 
 def check(path: Path) -> str:
-    """As `paredown serve` does it."""
+    """Checks the folder as `paredown serve` does."""
     fingerprint = read_fingerprint(path)
     assert fingerprint is not None
     checkpoint = Checkpoint.open(path)

@@ -37,7 +37,7 @@ RETURNS_WITHIN_S = 60
 
 @pytest.fixture(autouse=True)
 def _returns() -> Iterator[None]:
-    """What waits for ever fails here."""
+    """Fails a test that waits for ever."""
 
     def hangs(*_: object) -> None:
         raise AssertionError(f"it does not return within {RETURNS_WITHIN_S} s")

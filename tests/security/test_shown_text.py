@@ -132,7 +132,7 @@ def hostile_folder(folder: Path) -> Path:
 
 
 def on_terminal(*words: str) -> str:
-    """What a verb writes to a terminal, its colours left out."""
+    """Returns the text that a verb writes to a terminal, without its colours."""
     process, terminal = pty.fork()
     if process == 0:
         os.execve(COMMAND[0], [*COMMAND, *words], os.environ | {"TERM": "xterm"})

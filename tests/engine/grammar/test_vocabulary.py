@@ -1,4 +1,4 @@
-"""What the grammar library takes tokens for is what they add to an answer."""
+"""The grammar library takes each token for what it adds to an answer."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -54,7 +54,7 @@ def load(checkpoint: Checkpoint, **options) -> NativeExecutor:
 
 
 def check(folder: Path, **options) -> str:
-    """As `paredown serve` does it."""
+    """Checks the folder as `paredown serve` does."""
     fingerprint = read_fingerprint(folder)
     assert fingerprint is not None
     checkpoint = Checkpoint.open(folder)
@@ -331,7 +331,7 @@ def test_weights_that_are_mapped_are_not_read_again(
 
 
 def elsewhere(fingerprint: Fingerprint) -> Fingerprint:
-    """As it would read if it came from another processor, where the last bits differ."""
+    """Returns the fingerprint that another processor would write, where the last bits differ."""
     golden = fingerprint.golden
     arithmetic = golden.arithmetic | {"processor": "another", "isa": "sse9"}
     return replace(fingerprint, golden=replace(golden, sha256="0" * 64, arithmetic=arithmetic))

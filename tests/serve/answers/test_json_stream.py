@@ -6,7 +6,8 @@ from paredown.serve.answers.json_stream import json_stream, to_json
 
 
 def run(num_taken: int) -> tuple[list[dict], int]:
-    """What a client got that leaves after so many messages, and how often the stream was closed."""
+    """Returns what a client got that left after `num_taken` messages, and how often the stream was
+    closed."""
     messages, closed = list[dict](), list[int]()
 
     async def pieces():

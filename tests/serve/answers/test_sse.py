@@ -12,7 +12,8 @@ EVENTS = [Event.of({"number": number}) for number in range(3)]
 
 
 def run_stream(num_taken: int) -> tuple[list[bytes], int]:
-    """What a client got that takes `num_taken` messages, and how often the stream was closed."""
+    """Returns what a client got that takes `num_taken` messages, and how often the stream was
+    closed."""
     bodies, closed = list[bytes](), list[int]()
 
     async def events():
