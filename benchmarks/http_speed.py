@@ -8,10 +8,10 @@ process, and as streams of `paredown serve` in another one, read by a client in 
 (benchmarks/stream_client.py). A ratio is that of one round, so what slows the machine cancels; the
 median of the rounds counts. Another one begins each round, and a first round does not count.
 
-tokens/s   of all streams, from the first request to the last token; prompts have 32 tokens
+tokens/s   of all streams, from the first request to the last token
 cpu ratio  processor time of a token offline over that with server and client: the ratio where no
            processor is ever idle
-added ms   the median time between two tokens over HTTP, less that of the engine, with one stream
+added ms   what a token behind the first takes more over HTTP than of the engine, in milliseconds
 client     share of one processor that the client took while it read
 server     the same of the server, all its threads
 """
@@ -27,31 +27,37 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.kernels.probe import default_num_threads, processor_name
+from paredown.models.text.tokenizer import Tokenizer
 
-PROMPT_TOKENS = 32
+_NUMBERS = ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
+_BEGINNING = (
+    "there was a small house by the sea. An old man lived in it with his daughter, who looked "
+    "after the garden, the boat and the hens. One morning in spring"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """`gap_s` is the median time between tokens of a stream, `cpu_s` the processor time of all
-    processes that took part."""
+    """`token_s` is the time that a token of a stream takes behind the first, the median of all
+    streams, `cpu_s` the processor time of all processes that took part."""
 
     tokens_per_s: float
-    gap_s: float
+    token_s: float
     cpu_s: float
     client_share: float = 0.0
     server_share: float = 0.0
 
 
-def prompts(num: int) -> list[list[int]]:
-    """Prompts without a common beginning, so that no cache helps."""
-    return [[(7 * i + 11 * j) % 97 + 100 for j in range(PROMPT_TOKENS)] for i in range(num)]
+def prompts(tokenizer: Tokenizer, num: int) -> list[list[int]]:
+    """Returns prompts of text without a common beginning, so that no cache helps. (After tokens at
+    random many an answer is bytes without characters, which a stream holds back.)"""
+    texts = (f"{_NUMBERS[i % 8]} hundred and {i} years ago {_BEGINNING}" for i in range(num))
+    return [tokenizer.encode(text) for text in texts]
 
 
 def offline(llm: LLM, asked: list[list[int]], num_tokens: int) -> Turn:
@@ -68,7 +74,7 @@ def offline(llm: LLM, asked: list[list[int]], num_tokens: int) -> Turn:
     seconds = time.monotonic() - start_s
     return Turn(
         tokens_per_s=len(asked) * num_tokens / seconds,
-        gap_s=median_gap(arrivals.values()),
+        token_s=time_of_token(arrivals.values(), num_tokens),
         cpu_s=time.process_time() - start_cpu_s,
     )
 
@@ -89,16 +95,17 @@ def over_http(url: str, pid: int, asked: list[list[int]], num_tokens: int) -> Tu
     seconds = found["end_s"] - found["start_s"]
     return Turn(
         tokens_per_s=len(asked) * num_tokens / seconds,
-        gap_s=median_gap(found["arrivals_s"]),
+        token_s=time_of_token(found["arrivals_s"], num_tokens),
         cpu_s=server_s + found["cpu_s"],
         client_share=found["cpu_s"] / seconds,
         server_share=server_s / seconds,
     )
 
 
-def median_gap(arrivals: Iterable[list[float]]) -> float:
-    gaps = [b - a for times in arrivals for a, b in pairwise(times)]
-    return statistics.median(gaps)
+def time_of_token(arrivals: Iterable[list[float]], num_tokens: int) -> float:
+    """Returns the median of the streams' times from their first event to their last, for a token:
+    an event may carry several."""
+    return statistics.median((times[-1] - times[0]) / (num_tokens - 1) for times in arrivals)
 
 
 def busy_s(pid: int) -> float:
@@ -136,7 +143,7 @@ def main() -> None:
     found = []
     with served(args.model, args.threads) as (url, pid):
         for num in args.streams:
-            asked = prompts(num)
+            asked = prompts(llm.tokenizer, num)
             turns = list[tuple[Turn, Turn]]()
             for number in range(args.rounds + 1):
                 if number % 2:
@@ -169,7 +176,7 @@ def row(num: int, turns: list[tuple[Turn, Turn]]) -> dict[str, float]:
         "least": min(ratios),
         "most": max(ratios),
         "cpu ratio": statistics.median(own.cpu_s / http.cpu_s for own, http in turns),
-        "added ms": statistics.median((http.gap_s - own.gap_s) * 1e3 for own, http in turns),
+        "added ms": statistics.median((http.token_s - own.token_s) * 1e3 for own, http in turns),
         "client": median("client_share"),
         "server": median("server_share"),
     }
