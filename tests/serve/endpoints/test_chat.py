@@ -269,3 +269,16 @@ def test_a_budget_is_noted_where_nothing_reasons():
         client.say("x")
         reply = client.server.client.post(CHAT, json={"messages": USER, "thinking_budget": 3})
         assert "thinking_budget has no effect" in reply.headers["X-Paredown-Note"]
+
+
+def test_log_probabilities_come_with_the_text_of_their_tokens(client):
+    """What may begin reasoning is held back, and so are the log-probabilities of its tokens."""
+    client.say("\n", "<th", "is", " one", "\n", "ends")
+    chunks = client.chunks(logprobs=True)
+    told = [one for chunk in chunks for one in chunk["choices"] if one["logprobs"]]
+    text = ""
+    for one in told:
+        text += one["delta"].get("content") or ""
+        assert one["delta"].get("content")
+    tokens = [token["token"] for one in told for token in one["logprobs"]["content"]]
+    assert "".join(tokens) == text == "\n<this one\nends"

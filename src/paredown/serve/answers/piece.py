@@ -51,4 +51,6 @@ class Piece:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.events or self.logprobs or self.finish_reason)
+        """Whether there is nothing to tell yet. The log-probabilities of text that is held back
+        wait for it: a reader then finds both in one event."""
+        return not (self.events or self.finish_reason)
