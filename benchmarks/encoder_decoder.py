@@ -8,7 +8,8 @@ width with as many parameters outside the tables.
 Random weights: both models answer with any tokens, to the length that is asked for. The models take
 turns in each round, and the table has the least of all rounds: another program can only make a run
 longer. With `--clock cpu` times are processor seconds of one thread, for a machine that others use.
-Predictions stand beside them where `paredown doctor --sweep` has measured the machine.
+Predictions stand beside them where `paredown doctor --sweep` has measured the machine, with the
+bandwidth of memory that is measured before each answer: the most of all rounds.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.checkpoints.folder import write_random_checkpoint
 from benchmarks.cpu_peers import BENCH_FOLDER
-from benchmarks.two_stacks.predict import predicted_seconds
+from benchmarks.two_stacks.predict import at_bandwidth, predicted_seconds
 from benchmarks.two_stacks.run import CLOCKS, Load, seconds_to_outputs
 from benchmarks.two_stacks.shapes import BASE, TINY, Shape
 from paredown.compress.compress import compress
@@ -28,7 +29,7 @@ from paredown.cost.predicted_step import PredictedStep
 from paredown.engine.llm import LLM
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.kernels.isa import chosen_isa
-from paredown.kernels.probe import default_num_threads, processor_name
+from paredown.kernels.probe import default_num_threads, measure_bandwidth, processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.run_forms import model_formats
 from paredown.spec.kv import PAGE_SIZE
@@ -40,12 +41,14 @@ SCHEDULE = ScheduleConfig(prefix_cache=False)
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Seconds until every request of a load had its answer, by model."""
+    """Seconds until every request of a load had its answer, by model, and the bandwidth of memory
+    that the predictions count on."""
 
     format: str
     load: Load
     measured_s: dict[str, float]
     predicted_s: dict[str, float]
+    bandwidth_bytes_per_s: float
 
     @property
     def winner(self) -> str:
@@ -66,7 +69,7 @@ def folder_of(folder: Path, shape: Shape, model: str, form: str) -> Path:
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    shape, num_threads = SHAPES[arguments.shape], 1 if arguments.clock == "cpu" else None
+    shape, num_threads = SHAPES[arguments.shape], threads_of(arguments)
     longest = max(arguments.prompts) + max(arguments.outputs)
     num_pages = max(arguments.batches) * (longest // PAGE_SIZE + 3)
     rows = []
@@ -99,12 +102,14 @@ def rows_of(
 ) -> list[Row]:
     outputs: Sequence[int] = arguments.outputs
     least: dict[str, dict[int, float]] = {model: {} for model in llms}
+    num_threads, bandwidth = threads_of(arguments), 0.0
     for _ in range(arguments.rounds):
         for model, llm in llms.items():
+            bandwidth = max(bandwidth, measure_bandwidth(num_threads))
             for output, seconds in seconds_to_outputs(llm, load, outputs, arguments.clock).items():
                 least[model][output] = min(seconds, least[model].get(output, seconds))
     predicted = {
-        model: predicted_seconds(cost, load, outputs)
+        model: predicted_seconds(at_bandwidth(cost, bandwidth), load, outputs)
         for model, cost in costs.items()
         if cost is not None
     }
@@ -115,15 +120,20 @@ def rows_of(
             load=Load(batch=load.batch, prompt_tokens=load.prompt_tokens, output_tokens=output),
             measured_s={model: found[output] for model, found in least.items()},
             predicted_s={model: found[output] for model, found in predicted.items()},
+            bandwidth_bytes_per_s=bandwidth,
         )
         print(line(row), flush=True)
         made.append(row)
     return made
 
 
-def cost_of(folder: Path, num_threads: int | None) -> PredictedStep | None:
+def threads_of(arguments: argparse.Namespace) -> int:
+    return 1 if arguments.clock == "cpu" else default_num_threads()
+
+
+def cost_of(folder: Path, num_threads: int) -> PredictedStep | None:
     """Returns the cost model's steps, or None for a machine that was not measured."""
-    found = find_step_fit(processor_name(), chosen_isa(), num_threads or default_num_threads())
+    found = find_step_fit(processor_name(), chosen_isa(), num_threads)
     checkpoint = Checkpoint.open(folder)
     formats = model_formats(checkpoint)
     if found is None or not found.knows(formats):
@@ -138,7 +148,8 @@ def line(row: Row) -> str:
         cells.append(f"{model} {seconds:8.3f} s")
         if model in row.predicted_s:
             cells.append(f"({row.predicted_s[model] / seconds - 1:+.0%})")
-    return "  ".join([*cells, f"-> {row.winner}"])
+    memory = f"{row.bandwidth_bytes_per_s / 1e9:.1f} GB/s"
+    return "  ".join([*cells, memory, f"-> {row.winner}"])
 
 
 def main() -> None:
@@ -167,6 +178,7 @@ def main() -> None:
                 "output_tokens": row.load.output_tokens,
                 "measured_s": row.measured_s,
                 "predicted_s": row.predicted_s,
+                "bandwidth_bytes_per_s": row.bandwidth_bytes_per_s,
             }
             for row in rows
         ]

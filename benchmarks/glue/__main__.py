@@ -5,7 +5,8 @@
 SST-2 and MRPC train the encoder with a new head, from a fixed seed; STS-B is done by the cosines of
 the encoder's own vectors. Files are those of PAREDOWN_DATA (tasks/glue). OUT keeps the classifiers
 and their compressed forms, and later runs go on from them. With `--students` the classifiers teach
-students of half their layers instead.
+students of half their layers instead, with `--pruned` they lose a quarter of their neurons or heads
+and recover.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.glue.pruned import measure_pruned
 from benchmarks.glue.rows import Setting, recipe_rows, simulated_rows
 from benchmarks.glue.students import measure_students
 from benchmarks.glue.train import RECIPES, train_classifier
@@ -45,6 +47,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="so many rows alone")
     parser.add_argument("--train-only", action="store_true")
     parser.add_argument("--students", action="store_true", help="of half the layers, for a table")
+    parser.add_argument("--pruned", action="store_true", help="cut and recovered, for a table")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     found: dict[str, Any] = {"machine": processor_name()}
@@ -69,11 +72,16 @@ def _measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
 
         found["training"] = kept.figures(name, make)
         print(found["training"])
-        if args.students:
-            file = training_file / "train.tsv"
-            students = measure_students(folder, name, file, kept, _show_training)
-            Console().print(_student_table(name, students))
-            return found | {"students": students}
+        for asked, what, measure in (
+            (args.students, "students", measure_students),
+            (args.pruned, "pruned", measure_pruned),
+        ):
+            if asked:
+                file = training_file / "train.tsv"
+                found[what] = measure(folder, name, file, kept, _show_training)
+                Console().print(_derived_table(name, found[what]))
+        if args.students or args.pruned:
+            return found
     if args.train_only:
         return found
     task = TaskConfig(name=f"glue-{name}", num_rows=args.limit, batch_texts=args.batch)
@@ -101,15 +109,17 @@ def _table(name: str, rows: dict[str, TaskQuality]) -> Table:
     return table
 
 
-def _student_table(name: str, found: dict[str, dict[str, Any]]) -> Table:
-    teacher = found["teacher"]["scores"]
-    table = Table(name, *teacher, "kept", "processor s")
+def _derived_table(name: str, found: dict[str, dict[str, Any]]) -> Table:
+    """Returns the table of models made from the first one."""
+    first, *_ = found.values()
+    table = Table(name, *first["scores"], "kept", "weights", "processor s")
     for row, own in found.items():
-        kept = [own["scores"][metric] / teacher[metric] for metric in teacher]
+        kept = [score / first["scores"][metric] for metric, score in own["scores"].items()]
         table.add_row(
             row,
             *(f"{score:.2%}" for score in own["scores"].values()),
             f"{kept[0]:.1%}",
+            f"{own['share']:.1%}" if "share" in own else "",
             f"{own['processor_s']:.0f}" if "processor_s" in own else "",
         )
     return table

@@ -1,11 +1,15 @@
 """The cost model's seconds for the same answers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.two_stacks.run import Load
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import MAX_STEP_TOKENS, prompt_steps
 from paredown.cost.step_cost import decode_load, encoded_prompts_load, reading_across
+
+# A buffer that is read this much faster than memory lies in a cache.
+_CACHED = 1.1
 
 
 def predicted_seconds(cost: PredictedStep, load: Load, outputs: Sequence[int]) -> dict[int, float]:
@@ -21,6 +25,18 @@ def predicted_seconds(cost: PredictedStep, load: Load, outputs: Sequence[int]) -
         if num_tokens in outputs:
             found[num_tokens] = now_s
     return found
+
+
+def at_bandwidth(cost: PredictedStep, bytes_per_s: float) -> PredictedStep:
+    """Returns the cost on the machine while its memory is read at that rate: shared memory changes
+    from minute to minute, caches do not."""
+    fit = cost.fit
+    _, memory = fit.bandwidths[-1]
+    bandwidths = tuple(
+        (size, rate if rate > _CACHED * memory else rate * bytes_per_s / memory)
+        for size, rate in fit.bandwidths
+    )
+    return replace(cost, fit=replace(fit, bandwidths=bandwidths))
 
 
 def _first_tokens_s(cost: PredictedStep, load: Load) -> float:

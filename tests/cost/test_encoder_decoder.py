@@ -12,6 +12,7 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
 from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.serving import BatchLoad
 from paredown.cost.step_cost import StepLoad, decode_load, encoded_prompts_load, reading_across
 from paredown.errors import UnsupportedError
@@ -113,3 +114,13 @@ def test_loads_are_not_simulated() -> None:
     machine = PlannedMachine(profile=PROFILE)
     with pytest.raises(UnsupportedError, match="encoder-decoders are not simulated"):
         machine.num_pages(SPEC, BF16, max_running=4, max_step_tokens=64)
+
+
+def test_a_step_takes_the_same_time_whatever_was_asked_before() -> None:
+    later = reading_across(decode_load(BATCH, 7), PROMPT)
+    fitted = PredictedStep(spec=SPEC, formats=BF16, fit=TRUTH)
+    roofs = RooflineStep(spec=SPEC, formats=BF16, roofs=TRUTH.roofs, efficiency=None)
+    for cost in (fitted, roofs):
+        fresh = replace(cost).step_s(later)
+        cost.step_s(encoded_prompts_load(BATCH, PROMPT))
+        assert cost.step_s(later) == fresh

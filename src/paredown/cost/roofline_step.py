@@ -30,7 +30,7 @@ class RooflineStep:
     formats: ModelFormats
     roofs: Roofs
     efficiency: Efficiency | None
-    _others_s: dict[tuple[int, int], float] = field(
+    _others_s: dict[tuple[int, int, int], float] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -39,7 +39,7 @@ class RooflineStep:
         without attention, which depends on few numbers, is remembered."""
         load = (1.0, *load_values(step, self.spec))
         attention, others = self._terms
-        key = (step.num_tokens, step.num_logits)
+        key = (step.num_tokens, step.num_logits, step.num_encoder_tokens)
         others_s = self._others_s.get(key)
         if others_s is None:
             others_s = self._others_s[key] = self._seconds(others, load, step.asked_share)
