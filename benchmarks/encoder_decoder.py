@@ -6,10 +6,10 @@ width with as many parameters outside the tables.
         [--json OUT]
 
 Random weights: both models answer with any tokens, to the length that is asked for. The models take
-turns in each round, and the table has the least of all rounds: another program can only make a run
-longer. With `--clock cpu` times are processor seconds of one thread, for a machine that others use.
+turns in each round, and each step of the engine counts with the median of its times in all rounds.
+With `--clock cpu` times are processor seconds of one thread, for a machine that others use.
 Predictions stand beside them where `paredown doctor --sweep` has measured the machine, with the
-bandwidth of memory that is measured before each answer: the most of all rounds.
+bandwidth of memory that is measured before each answer: the median of all rounds, too.
 """
 
 import argparse
@@ -17,11 +17,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from benchmarks.checkpoints.folder import write_random_checkpoint
 from benchmarks.cpu_peers import BENCH_FOLDER
 from benchmarks.two_stacks.predict import at_bandwidth, predicted_seconds
-from benchmarks.two_stacks.run import CLOCKS, Load, seconds_to_outputs
+from benchmarks.two_stacks.run import CLOCKS, Load, Step, median_of, run_steps, seconds_to_outputs
 from benchmarks.two_stacks.shapes import BASE, TINY, Shape
 from paredown.compress.compress import compress
 from paredown.cost.machine_file import find_step_fit
@@ -101,13 +102,16 @@ def rows_of(
     arguments: argparse.Namespace,
 ) -> list[Row]:
     outputs: Sequence[int] = arguments.outputs
-    least: dict[str, dict[int, float]] = {model: {} for model in llms}
-    num_threads, bandwidth = threads_of(arguments), 0.0
+    rounds: dict[str, list[list[Step]]] = {model: [] for model in llms}
+    bandwidths = list[float]()
     for _ in range(arguments.rounds):
         for model, llm in llms.items():
-            bandwidth = max(bandwidth, measure_bandwidth(num_threads))
-            for output, seconds in seconds_to_outputs(llm, load, outputs, arguments.clock).items():
-                least[model][output] = min(seconds, least[model].get(output, seconds))
+            bandwidths.append(measure_bandwidth(threads_of(arguments)))
+            rounds[model].append(run_steps(llm, load, arguments.clock))
+    measured = {
+        model: seconds_to_outputs(median_of(found), outputs) for model, found in rounds.items()
+    }
+    bandwidth = median(bandwidths)
     predicted = {
         model: predicted_seconds(at_bandwidth(cost, bandwidth), load, outputs)
         for model, cost in costs.items()
@@ -118,7 +122,7 @@ def rows_of(
         row = Row(
             format=form,
             load=Load(batch=load.batch, prompt_tokens=load.prompt_tokens, output_tokens=output),
-            measured_s={model: found[output] for model, found in least.items()},
+            measured_s={model: found[output] for model, found in measured.items()},
             predicted_s={model: found[output] for model, found in predicted.items()},
             bandwidth_bytes_per_s=bandwidth,
         )
