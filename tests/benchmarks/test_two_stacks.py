@@ -30,8 +30,8 @@ def test_both_models_have_as_many_weights_outside_the_tables() -> None:
 
 def test_slower_memory_makes_answers_slower_where_it_is_the_limit() -> None:
     load = Load(batch=1, prompt_tokens=8, output_tokens=4)
-    (cached, rate), *_ = TRUTH.bandwidths
-    fit = replace(TRUTH, bandwidths=((cached, 10 * rate), (1e3 * cached, rate)))
+    rate = 3e10
+    fit = replace(TRUTH, bandwidths=((1.0, 10 * rate), (1e3, rate)))
     for spec in TINY.specs().values():
         cost = PredictedStep(spec=spec, formats=ModelFormats(), fit=fit)
         plain, slow = (
@@ -40,5 +40,5 @@ def test_slower_memory_makes_answers_slower_where_it_is_the_limit() -> None:
         assert plain[1] < plain[4]
         assert slow[4] > plain[4]
         kept, changed = at_bandwidth(cost, rate / 2).fit.bandwidths
-        assert kept == (cached, 10 * rate)
-        assert changed == (1e3 * cached, rate / 2)
+        assert kept == (1.0, 10 * rate)
+        assert changed == (1e3, rate / 2)
