@@ -16,6 +16,7 @@ from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.errors import CapacityError, CheckpointError, ParedownError, RequestError
 from paredown.spec.attention_sinks import AttentionSinks
 
+EXECUTORS = ("native", "torch")
 LENGTHS = (3, 16, 17, 70, 150)
 NUM_TOKENS = 24
 GREEDY = SamplingParams(temperature=0, max_tokens=NUM_TOKENS)
@@ -46,17 +47,23 @@ def answers(llm: LLM, texts: list[list[int]]) -> list[list[int]]:
     return [one.token_ids for one in llm.generate(texts, GREEDY)]
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_greedy_tokens_equal_transformers(kind: str, tmp_path: Path) -> None:
+def test_greedy_tokens_equal_transformers(kind: str, executor: str, tmp_path: Path) -> None:
     theirs = make_t5(kind)
     write_t5(theirs, tmp_path)
     write_byte_tokenizer(tmp_path)
     texts = prompts()
     expected = [greedy_t5(theirs, text, NUM_TOKENS) for text in texts]
-    assert answers(open_llm(tmp_path), texts) == expected
+    assert answers(open_llm(tmp_path, executor=executor), texts) == expected
 
 
-def test_answers_have_the_same_bits_alone_and_in_any_batch(t5) -> None:
+@pytest.mark.parametrize(
+    ("executor", "kv_dtypes"), [("native", ("bf16", "int8")), ("torch", ("bf16", "fp32"))]
+)
+def test_answers_have_the_same_bits_alone_and_in_any_batch(
+    executor: str, kv_dtypes: tuple[str, ...], t5
+) -> None:
     """Also with compressed pages, few of them, and steps too short for a prompt: requests are then
     preempted, and prompts exceed the step's tokens."""
     _, folder = t5
@@ -67,13 +74,14 @@ def test_answers_have_the_same_bits_alone_and_in_any_batch(t5) -> None:
         done = [one for group in groups for one in llm.generate(group, sampled)]
         return [(one.token_ids, [row.chosen.logprob for row in one.logprobs]) for one in done]
 
-    for kv_dtype in ("bf16", "int8"):
-        alone = run(open_llm(folder, kv_dtype=kv_dtype), [[text] for text in texts])
+    for kv_dtype in kv_dtypes:
+        options = {"executor": executor, "kv_dtype": kv_dtype}
+        alone = run(open_llm(folder, **options), [[text] for text in texts])
         small = open_llm(
             folder,
-            kv_dtype=kv_dtype,
+            **options,
             num_pages=16,
-            num_threads=2,
+            num_threads=2 if executor == "native" else 1,
             config=ScheduleConfig(max_step_tokens=20, max_running=4),
         )
         assert run(small, [texts]) == alone
@@ -81,9 +89,10 @@ def test_answers_have_the_same_bits_alone_and_in_any_batch(t5) -> None:
         assert small.engine.scheduler.pool.num_free == 16
 
 
-def test_several_answers_share_the_pages_of_a_prompt(t5) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_several_answers_share_the_pages_of_a_prompt(executor: str, t5) -> None:
     _, folder = t5
-    llm, text = open_llm(folder), prompts()[4]
+    llm, text = open_llm(folder, executor=executor), prompts()[4]
     params = SamplingParams(temperature=1.0, seed=3, n=3, max_tokens=9)
     alone = [
         llm.generate([text], SamplingParams(temperature=1.0, seed=3 + i, max_tokens=9))[0].token_ids
@@ -94,17 +103,37 @@ def test_several_answers_share_the_pages_of_a_prompt(t5) -> None:
     llm.engine.check_integrity()
 
 
-def test_beams_begin_with_what_is_greedy(t5) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_beams_begin_with_what_is_greedy(executor: str, t5) -> None:
     theirs, folder = t5
-    llm, text = open_llm(folder), prompts()[3]
+    llm, text = open_llm(folder, executor=executor), prompts()[3]
     best = llm.beam_search(text, BeamSearchParams(num_beams=1, max_tokens=8))[0]
     assert list(best.token_ids) == greedy_t5(theirs, text, 8)
     assert llm.engine.scheduler.pool.num_free == 200
 
 
-def test_what_can_never_be_answered_is_refused(t5) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_aborted_request_gives_all_its_pages_back(executor: str, t5) -> None:
+    """Those of its prompt too, while its neighbour goes on with the same tokens."""
     _, folder = t5
-    llm = open_llm(folder, num_pages=8)
+    texts = prompts()[3:]
+    alone = answers(open_llm(folder, executor=executor), texts[1:])[0]
+    llm = open_llm(folder, executor=executor, num_pages=40)
+    gone, stays = (llm.engine.submit(text, GREEDY) for text in texts)
+    outputs = llm.engine.step()
+    assert llm.engine.cancel(gone.id)
+    llm.engine.check_integrity()
+    while llm.engine.has_work:
+        outputs += llm.engine.step()
+    found = [one for out in outputs if out.request is stays for one in out.token_ids]
+    assert found == alone
+    assert llm.engine.scheduler.pool.num_free == 40
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_what_can_never_be_answered_is_refused(executor: str, t5) -> None:
+    _, folder = t5
+    llm = open_llm(folder, executor=executor, num_pages=8)
     with pytest.raises(RequestError, match="the prompt is empty"):
         llm.generate([[]], GREEDY)
     with pytest.raises(RequestError, match=f"{MAX_POSITIONS + 1} prompt tokens, a context of"):
@@ -120,10 +149,8 @@ def test_what_can_never_be_answered_is_refused(t5) -> None:
     assert not llm.engine.has_work
 
 
-def test_other_executors_and_attention_sinks_are_refused(t5) -> None:
+def test_speculation_and_attention_sinks_are_refused(t5) -> None:
     _, folder = t5
-    with pytest.raises(ParedownError, match="no pages for cross-attention"):
-        LLM(folder, executor="torch", num_pages=8)
     with pytest.raises(ParedownError, match="neither write nor check draft tokens"):
         open_llm(folder, speculation=SpeculationConfig(kind="ngram"))
     with pytest.raises(ParedownError, match="attention sinks need rotary positions"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from drivers.devices import CUDA, DEVICES, TOLERANCE
+from fakes.tiny_t5 import make_t5, write_t5
 from paredown.compress.compress import compress
 from paredown.errors import CapacityError, ConfigError, UnsupportedError
 from paredown.executors.load import load_executor, start_loading
@@ -18,6 +19,7 @@ from paredown.executors.torch.memory_plan import plan_memory
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.encoder_decoder import EncoderDecoder
 from paredown.models.resolve import resolve_model
 from paredown.spec.context import Context
 from paredown.spec.device import Device
@@ -69,6 +71,18 @@ def test_the_plan_is_what_is_held(checkpoint: Checkpoint) -> None:
     assert plan.kv_bytes == sum(values.numel() * values.element_size() for values in pages)
     assert executor.kv_token_bytes * 16 * 8 == plan.kv_bytes
     assert plan.weight_bytes * 0.9 < executor.weight_bytes <= plan.weight_bytes
+
+
+def test_an_encoder_decoder_holds_both_stacks_and_one_table(tmp_path: Path) -> None:
+    write_t5(make_t5("gated-untied"), tmp_path)
+    stored = Checkpoint.open(tmp_path)
+    plan = plan_memory(Context(spec=stored.spec), KVSpec(num_pages=8, dtype="fp32"))
+    model = EncoderDecoder.from_checkpoint(stored)
+    held = sum(values.numel() * 4 for values in model.parameters())
+    assert plan.weight_bytes + plan.embedding_bytes == held
+    executor = load_executor(stored, replace(OPTIONS, kv_dtype="fp32"))
+    encoder = stored.encoder.spec.num_linear_parameters() * 4
+    assert executor.weight_bytes < held - encoder
 
 
 @pytest.mark.parametrize("kv_dtype", ["int8", "int4", "fp8", "bf16,last1=int8"])

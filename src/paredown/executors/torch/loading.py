@@ -13,6 +13,7 @@ from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.device import check_device, free_bytes
+from paredown.models.decoder.encoder_decoder import EncoderDecoder
 from paredown.models.decoder.layer import Layer
 from paredown.spec.context import Context
 from paredown.spec.device import Device
@@ -57,18 +58,29 @@ class TorchLoading:
 
     def finish(self) -> TorchExecutor:
         """See Loading.finish. It reads the weights."""
-        decoder = Decoder.from_checkpoint(self.checkpoint, device=self.device)
-        return make_executor(decoder, self.context, self.kv, self.threads, self.device)
+        encoder = None
+        if self.checkpoint.spec.encoder is None:
+            decoder = Decoder.from_checkpoint(self.checkpoint, device=self.device)
+        else:
+            model = EncoderDecoder.from_checkpoint(self.checkpoint, self.device)
+            encoder, decoder = model.encoder, model.decoder
+        return make_executor(decoder, self.context, self.kv, self.threads, self.device, encoder)
 
 
 def make_executor(
-    decoder: Decoder, context: Context, kv: KVSpec, threads: ThreadPlan, device: Device = "cpu"
+    decoder: Decoder,
+    context: Context,
+    kv: KVSpec,
+    threads: ThreadPlan,
+    device: Device = "cpu",
+    encoder: Decoder | None = None,
 ) -> TorchExecutor:
-    """Returns the executor that runs a decoder; the decoder's weights must be on that device."""
+    """Returns the executor that runs a decoder, with the encoder whose vectors it reads, if it has
+    one; the weights must be on that device."""
     for layer in decoder.layers:
         assert isinstance(layer, Layer)
         layer.mix = mix_tile
-    return TorchExecutor(decoder, context, kv, threads, device)
+    return TorchExecutor(decoder, context, kv, threads, device, encoder)
 
 
 def _check_activations(options: RunOptions) -> None:
@@ -87,10 +99,4 @@ def check_causal(spec: ModelSpec) -> None:
             "a model whose tokens see those behind them is not computed in steps",
             seen=spec.family,
             remedy="Call the PyTorch decoder itself (models/decoder/decoder.py).",
-        )
-    if spec.encoder is not None:
-        raise UnsupportedError(
-            "the PyTorch executor has no pages for cross-attention",
-            seen=f"{spec.family}, an encoder-decoder",
-            remedy="Use --executor native, or call models/decoder/encoder_decoder.py itself.",
         )

@@ -21,12 +21,19 @@ def plan_memory(context: Context, kv: KVSpec, device: Device = "cpu") -> MemoryP
     spec = context.spec
     table_bytes = _FLOAT_BYTES * spec.vocab_size * spec.hidden_size
     embedding_bytes = table_bytes if spec.has_own_output else 0
+    step_floats = _step_floats(context, kv, device)
+    load_bytes = max(table_bytes + embedding_bytes, _FLOAT_BYTES * _largest_layer(spec))
+    if spec.encoder is not None:
+        # Texts are encoded before the step begins.
+        step_floats = max(step_floats, _encode_floats(spec.encoder))
+        # The encoder is read with a table of its own, which is then dropped.
+        load_bytes = max(load_bytes, 2 * table_bytes)
     return MemoryPlan(
         weight_bytes=_FLOAT_BYTES * spec.num_parameters() - embedding_bytes,
         embedding_bytes=embedding_bytes,
         kv_bytes=kv.num_pages * kv.page_bytes(spec),
-        step_bytes=_FLOAT_BYTES * _step_floats(context, kv, device) + _gpu_bytes(spec, device),
-        load_bytes=max(table_bytes + embedding_bytes, _FLOAT_BYTES * _largest_layer(spec)),
+        step_bytes=_FLOAT_BYTES * step_floats + _gpu_bytes(spec, device),
+        load_bytes=load_bytes,
     )
 
 
@@ -50,7 +57,7 @@ def _largest_layer(spec: ModelSpec) -> int:
 
 def _step_floats(context: Context, kv: KVSpec, device: Device) -> int:
     """Returns the floats of a step: the largest layer's rows, a page of queries with all keys it
-    may see, the sight of each query page, and logits."""
+    may see, the sight of each query page, the biases of relative positions, and logits."""
     spec = context.spec
     num_keys = min(context.max_request_tokens, kv.num_tokens)
     if device != "cpu":
@@ -60,7 +67,17 @@ def _step_floats(context: Context, kv: KVSpec, device: Device) -> int:
     windows = {layer.attention.window for layer in spec.layer_counts}
     # One byte for each place of a page and key, for as many pages as hold the step's tokens.
     sights = len(windows) * (PLANNED_STEP_TOKENS * num_keys // _FLOAT_BYTES)
-    return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen + sights
+    relative = 0 if spec.relative_shape is None else spec.relative_shape[1] * num_keys * num_keys
+    return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen + sights + relative
+
+
+def _encode_floats(encoder: ModelSpec) -> int:
+    """Returns the floats of encoding one text of the greatest length: the rows of a layer, its
+    scores and relative biases with their copies, and the buckets of all distances as integers."""
+    num_tokens = encoder.max_positions
+    rows = max(_row_floats(layer, encoder.hidden_size) for layer in encoder.layer_counts)
+    num_heads = max(layer.attention.num_heads for layer in encoder.layer_counts)
+    return num_tokens * (rows + num_tokens * (5 * num_heads + 16))
 
 
 def _row_floats(layer: LayerSpec, hidden_size: int) -> int:
@@ -68,6 +85,8 @@ def _row_floats(layer: LayerSpec, hidden_size: int) -> int:
     queries, keys and values in two forms, and a tile's MLP."""
     attention = layer.attention
     heads = 2 * (attention.query_size + attention.kv_size) + attention.query_size
+    if layer.cross is not None:
+        heads += 3 * layer.cross.query_size
     mlp = layer.mlp.size if isinstance(layer.mlp, Mlp) else max(layer.mlp.size, _shared(layer))
     return 4 * hidden_size + 2 * heads + 3 * mlp
 

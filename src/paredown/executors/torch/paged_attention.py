@@ -2,8 +2,8 @@
 
 The queries of one page of a text are computed together, with all pages that any of them may see.
 The number of these pages, and so the shapes of the products, depends only on the page's number and
-the layer. Shapes: H query heads, K key-value heads, G query heads per key-value head, S places of
-a page, N keys, C columns of a head.
+the layer; in cross-attention, on the length of the text that is read. Shapes: H query heads, K
+key-value heads, G query heads per key-value head, S places of a page, N keys, C columns of a head.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class PagedAttention:
-    """The attention of one layer."""
+    """The attention of one layer to its own text or, without sinks, to another one."""
 
     layer: int
     attention: Attention
@@ -33,11 +33,14 @@ class PagedAttention:
         hidden_SN: Tensor,
         q_HSC: Tensor,
         met_HSC: Tensor | None,
+        biases_HSN: Tensor | None,
     ) -> tuple[Tensor]:
         """Returns the attended heads [S, H * C] of a query page. `met_HSC` are its queries rotated
-        for the sinks, if there are any."""
+        for the sinks, if there are any, and `biases_HSN` the biases of relative positions."""
         k_KNC, v_KNC = pages.read(self.layer, pages_P)
         scores_KGSN = self._scores(q_HSC, k_KNC)
+        if biases_HSN is not None:
+            scores_KGSN = scores_KGSN + biases_HSN.reshape(scores_KGSN.shape)
         if met_HSC is not None:
             assert self.sinks is not None
             num_sinks = self.sinks.num_sink_tokens

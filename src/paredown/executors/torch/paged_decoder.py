@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paredown.executors.torch.paged_attention import PagedAttention
 from paredown.executors.torch.pages import Pages
-from paredown.executors.torch.sight import Sight, look
+from paredown.executors.torch.sight import Sight, look, look_across, with_relative
 from paredown.executors.torch.tile_graphs import Compute, Inputs, TileGraphs, run_plainly
 from paredown.executors.torch.tiles import Tiles
 from paredown.models.decoder.attention import query_growth
@@ -69,14 +69,33 @@ class PagedDecoder:
                     device,
                     is_padded=self._is_padded,
                 )
-            views[attention] = self._turns(attention, tiles), sights[window]
+            own = self._with_biases(attention, sights[window], tiles)
+            views[attention] = self._turns(attention, tiles), own
+        across = list[Sight]()
+        if self._context.spec.encoder is not None:
+            device = tiles.rows_R.device
+            across = look_across(tiles.query_pages, device, is_padded=self._is_padded)
         for index, layer in enumerate(self._decoder.layers):
             assert isinstance(layer, Layer)
-            tiles_1SD = self._run_layer(index, layer, tiles_1SD, tiles, views[layer.spec.attention])
+            view = views[layer.spec.attention]
+            tiles_1SD = self._run_layer(index, layer, tiles_1SD, tiles, view, across)
         return self._predict(tiles_1SD, tiles.wanted)
 
+    def _with_biases(self, attention: Attention, sights: list[Sight], tiles: Tiles) -> list[Sight]:
+        if attention.relative is None:
+            return sights
+        biases_RH = self._decoder.layers[0].relative_biases
+        assert isinstance(biases_RH, Tensor)
+        return with_relative(sights, tiles.query_pages, attention, biases_RH)
+
     def _run_layer(
-        self, index: int, layer: Layer, tiles_1SD: list[Tensor], tiles: Tiles, view: _View
+        self,
+        index: int,
+        layer: Layer,
+        tiles_1SD: list[Tensor],
+        tiles: Tiles,
+        view: _View,
+        across: list[Sight],
     ) -> list[Tensor]:
         turns, sights = view
         heads = [
@@ -87,30 +106,47 @@ class PagedDecoder:
         kv_2KRC = _joined(keys_values, 2).index_select(2, tiles.rows_R)
         self._pages.write(index, tiles.pages_R, tiles.places_R, kv_2KRC)
         met_HXC = _joined(met[0], 1) if met else None
-        mixed_YO = self._attend(index, tiles, sights, _joined(queries, 1), met_HXC)
+        own = PagedAttention(layer=index, attention=layer.spec.attention, sinks=self._context.sinks)
+        mixed_YO = self._attend(own, tiles, sights, _joined(queries, 1), met_HXC)
+        inputs = _by_tile(tiles_1SD, mixed_YO, tiles)
+        rest: Callable[[Layer, Tensor, Tensor], tuple[Tensor, ...]] = _rest
+        if layer.spec.cross is not None:
+            inputs, rest = self._cross(index, layer, inputs, tiles, across), _rest_after_cross
         run = run_plainly if isinstance(layer.spec.mlp, Experts) else self._run
-        return [
-            run(("rest", index), partial(_rest, layer), (x_1SD, mixed_YO[queries_S][None]))[0]
-            for x_1SD, queries_S in zip(tiles_1SD, tiles.queries_TS, strict=True)
-        ]
+        return [run(("rest", index), partial(rest, layer), one)[0] for one in inputs]
+
+    def _cross(
+        self,
+        index: int,
+        layer: Layer,
+        inputs: list[tuple[Tensor, Tensor]],
+        tiles: Tiles,
+        across: list[Sight],
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Returns the sums before cross-attention, and its attended heads, of each tile. `inputs`
+        are the layer's inputs and the attended heads of its own text."""
+        run = partial(self._run, ("cross", index), partial(_cross_queries, layer))
+        sums, queries = zip(*map(run, inputs), strict=True)
+        assert layer.spec.cross is not None
+        paged = PagedAttention(layer=index, attention=layer.spec.cross, sinks=None)
+        mixed_YO = self._attend(paged, tiles, across, _joined(queries, 1), None)
+        return _by_tile(sums, mixed_YO, tiles)
 
     def _attend(
         self,
-        index: int,
+        paged: PagedAttention,
         tiles: Tiles,
         sights: list[Sight],
         q_HXC: Tensor,
         met_HXC: Tensor | None,
     ) -> Tensor:
         """Returns the attended heads [Y, O]. X: rows of all tiles, Y: rows of all query pages."""
-        attention = self._context.spec.layers[index].attention
-        paged = PagedAttention(layer=index, attention=attention, sinks=self._context.sinks)
         mixed = list[Tensor]()
         for queries, sight in zip(tiles.query_pages, sights, strict=True):
             q_HSC = q_HXC.index_select(1, queries.rows_S)
             met_HSC = None if met_HXC is None else met_HXC.index_select(1, queries.rows_S)
-            key = ("attention", index, len(sight.pages_P))
-            inputs = (sight.pages_P, sight.hidden_SN, q_HSC, met_HSC)
+            key = (paged, len(sight.pages_P))
+            inputs = (sight.pages_P, sight.hidden_SN, q_HSC, met_HSC, sight.biases_HSN)
             mixed += self._run(key, partial(paged.attend, self._pages), inputs)
         return _joined(mixed, 0)
 
@@ -175,6 +211,27 @@ def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
+def _by_tile(
+    tiles_1SD: Sequence[Tensor], mixed_YO: Tensor, tiles: Tiles
+) -> list[tuple[Tensor, Tensor]]:
+    """Returns each tile with its attended heads [1, S, O]."""
+    return [
+        (x_1SD, mixed_YO[queries_S][None])
+        for x_1SD, queries_S in zip(tiles_1SD, tiles.queries_TS, strict=True)
+    ]
+
+
 def _rest(layer: Layer, x_1SD: Tensor, mixed_1SO: Tensor) -> tuple[Tensor, ...]:
     """Returns the layer's output from its input and its attended heads."""
     return (layer.add_mlp(layer.add_attention(x_1SD, mixed_1SO), x_1SD),)
+
+
+def _cross_queries(layer: Layer, x_1SD: Tensor, mixed_1SO: Tensor) -> tuple[Tensor, ...]:
+    """Returns the sum after attention, and the queries [H, S, C] of cross-attention."""
+    sum_1SD = layer.add_attention(x_1SD, mixed_1SO)
+    return sum_1SD, layer.cross_queries(sum_1SD)[0].contiguous()
+
+
+def _rest_after_cross(layer: Layer, sum_1SD: Tensor, mixed_1SO: Tensor) -> tuple[Tensor, ...]:
+    """Returns the layer's output from the sum before cross-attention and its attended heads."""
+    return (layer.add_mlp(layer.add_mixed_cross(sum_1SD, mixed_1SO)),)

@@ -1,27 +1,34 @@
 """Sight: which keys the queries of one page of a text see.
 
 It depends only on the page's number, the window and the sinks, so layers with equal windows share
-it. Shapes: S places of a page, P pages, N keys.
+it. What cross-attention sees depends on the length of its text alone. Shapes: S places of a page, P
+pages, N keys, H heads, R buckets of relative positions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from paredown.executors.protocol import SequenceSlice
 from paredown.executors.torch.tiles import QueryPage, held_place
+from paredown.models.decoder.relative import scores_between
+from paredown.spec.attention import Attention
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import PAGE_SIZE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """`pages_P` are the pages with the keys, in the order of the text. `hidden_SN` is true where a
-    place may not see a key."""
+    """`pages_P` are the pages with the keys, in the order of the text, and `keys_N` the positions
+    of these. `hidden_SN` is true where a place may not see a key. `biases_HSN` is added to the
+    scores; None adds nothing."""
 
     pages_P: Tensor
+    keys_N: Tensor
     hidden_SN: Tensor
+    biases_HSN: Tensor | None = None
 
 
 def look(
@@ -48,10 +55,46 @@ def look(
     numbers = torch.tensor([number for pages in (*held, *seen) for number in pages], device=device)
     parts = torch.split(numbers, [len(pages) for pages in (*held, *seen)])
     return [
-        Sight(pages_P=held_P, hidden_SN=~_visible(one.page, seen_P, window, sinks))
+        _sight(one.page, held_P, _positions(seen_P), window, sinks)
         for one, held_P, seen_P in zip(
             query_pages, parts[: len(seen)], parts[len(seen) :], strict=True
         )
+    ]
+
+
+def look_across(
+    query_pages: Sequence[QueryPage], device: torch.device, *, is_padded: bool = False
+) -> list[Sight]:
+    """Returns what each of these pages sees of the text that its sequence reads across: all of it.
+    `is_padded` as in `look`."""
+    slices = {id(one.sequence): one.sequence for one in query_pages}
+    sights = {key: _across(part, device, is_padded) for key, part in slices.items()}
+    return [sights[id(one.sequence)] for one in query_pages]
+
+
+def with_relative(
+    sights: Sequence[Sight],
+    query_pages: Sequence[QueryPage],
+    attention: Attention,
+    biases_RH: Tensor,
+) -> list[Sight]:
+    """Returns the sights with the biases of relative positions, as `attention` has them. Pages of
+    one number share theirs."""
+    assert attention.relative is not None
+    places_S = torch.arange(PAGE_SIZE, device=biases_RH.device)
+    known: dict[int, Tensor] = {}
+    for one, sight in zip(query_pages, sights, strict=True):
+        if one.page not in known:
+            known[one.page] = scores_between(
+                attention.relative,
+                biases_RH,
+                places_S + one.page * PAGE_SIZE,
+                sight.keys_N,
+                is_causal=attention.is_causal,
+            )
+    return [
+        replace(sight, biases_HSN=known[one.page])
+        for one, sight in zip(query_pages, sights, strict=True)
     ]
 
 
@@ -76,15 +119,33 @@ def _held(queries: QueryPage, seen: list[int], num_sink_pages: int) -> list[int]
     return [part.pages[place] for place in places]
 
 
-def _visible(page: int, seen_P: Tensor, window: int | None, sinks: AttentionSinks | None) -> Tensor:
-    """Returns a mask [S, N] of the keys that each place sees."""
-    places_S = torch.arange(PAGE_SIZE, device=seen_P.device)
-    keys_N = (seen_P[:, None] * PAGE_SIZE + places_S).flatten()
-    queries_S1 = (places_S + page * PAGE_SIZE)[:, None]
-    mask_SN = keys_N <= queries_S1
-    if window is None:
-        return mask_SN
-    near_SN = queries_S1 - keys_N < window
-    if sinks is not None:
-        near_SN |= keys_N < sinks.num_sink_tokens
-    return mask_SN & near_SN
+def _across(part: SequenceSlice, device: torch.device, is_padded: bool) -> Sight:
+    num_pages = -(-part.num_cross_tokens // PAGE_SIZE)
+    pages = list(part.cross_pages[:num_pages])
+    if is_padded:
+        pages += (padded(num_pages) - num_pages) * pages[-1:]
+    keys_N = torch.arange(len(pages) * PAGE_SIZE, device=device)
+    return Sight(
+        pages_P=torch.tensor(pages, device=device),
+        keys_N=keys_N,
+        hidden_SN=(keys_N >= part.num_cross_tokens).expand(PAGE_SIZE, -1),
+    )
+
+
+def _positions(pages_P: Tensor) -> Tensor:
+    """Returns the positions [N] in these pages of a text."""
+    places_S = torch.arange(PAGE_SIZE, device=pages_P.device)
+    return (pages_P[:, None] * PAGE_SIZE + places_S).flatten()
+
+
+def _sight(
+    page: int, held_P: Tensor, keys_N: Tensor, window: int | None, sinks: AttentionSinks | None
+) -> Sight:
+    queries_S1 = (torch.arange(PAGE_SIZE, device=keys_N.device) + page * PAGE_SIZE)[:, None]
+    seen_SN = keys_N <= queries_S1
+    if window is not None:
+        near_SN = queries_S1 - keys_N < window
+        if sinks is not None:
+            near_SN |= keys_N < sinks.num_sink_tokens
+        seen_SN &= near_SN
+    return Sight(pages_P=held_P, keys_N=keys_N, hidden_SN=~seen_SN)

@@ -14,6 +14,7 @@ from paredown.executors.core_sampler import CoreSampler
 from paredown.executors.protocol import SequenceSlice, moved_on
 from paredown.executors.sampler import SamplingState
 from paredown.executors.torch.drafts import check_drafts, write_drafts
+from paredown.executors.torch.encoder_texts import EncoderTexts
 from paredown.executors.torch.paged_decoder import PagedDecoder
 from paredown.executors.torch.pages import Pages
 from paredown.executors.torch.process import on_threads, torch_arithmetic
@@ -34,7 +35,8 @@ _FLOAT_BYTES = 4
 
 class TorchExecutor:
     """Implements LoadedExecutor. During a step PyTorch has as many threads as `threads` says;
-    afterwards the earlier number is restored."""
+    afterwards the earlier number is restored. `encoder` reads the prompts of an
+    encoder-decoder."""
 
     def __init__(
         self,
@@ -43,8 +45,10 @@ class TorchExecutor:
         kv: KVSpec,
         threads: ThreadPlan,
         device: Device = "cpu",
+        encoder: Decoder | None = None,
     ) -> None:
         self._decoder = decoder
+        self._encoder = encoder
         self._context = context
         self._kv = kv
         self._threads = threads
@@ -52,6 +56,9 @@ class TorchExecutor:
         self._pages = Pages(context.spec, kv, device)
         graphs = TileGraphs() if device == "cuda" else None
         self._paged = PagedDecoder(decoder, context, self._pages, graphs)
+        self._texts = None
+        if encoder is not None:
+            self._texts = EncoderTexts(encoder, decoder, self._pages, device)
         self._sampler = CoreSampler.with_threads(threads.most)
         self._num_sink_pages = KeptPages.of(context).num_sink_pages
         self._last = list[SequenceSlice]()
@@ -88,7 +95,7 @@ class TorchExecutor:
     @property
     def weight_bytes(self) -> int:
         """See LoadedExecutor.weight_bytes; weights are floats in any stored format."""
-        spec = self.spec
+        spec = replace(self.spec, encoder=None)
         num_weights = spec.num_active_linear_parameters() + spec.num_router_parameters()
         return _FLOAT_BYTES * (num_weights + spec.vocab_size * spec.hidden_size)
 
@@ -105,7 +112,7 @@ class TorchExecutor:
     def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "TorchExecutor":
         """See LoadedExecutor.sharing_weights."""
         context = self._context if keeps_sinks else replace(self._context, sinks=None)
-        return TorchExecutor(self._decoder, context, kv, self._threads, self._device)
+        return TorchExecutor(self._decoder, context, kv, self._threads, self._device, self._encoder)
 
     def wait_for_cache(self) -> None:
         """Returns at once, since nothing is kept."""
@@ -127,10 +134,19 @@ class TorchExecutor:
         num_tokens = sum(len(part.token_ids) for part in slices)
         is_decode = num_tokens <= MAX_DECODE_TOKENS
         num_threads = self._threads.decode if is_decode else self._threads.prefill
+        self._write_texts(slices)
         with torch.inference_mode(), exact_products(), on_threads(num_threads):
             tiles = Tiles.of(slices, self._num_sink_pages, self._device)
             logits_LV: npt.NDArray[np.float32] = self._paged.logits(tiles).cpu().numpy()
         return logits_LV
+
+    def _write_texts(self, slices: list[SequenceSlice]) -> None:
+        """Encodes the texts of slices that bring one."""
+        if self._texts is None:
+            return
+        with torch.inference_mode(), exact_products(), on_threads(self._threads.prefill):
+            for part in slices:
+                self._texts.write(part)
 
     def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
         """See Executor.step_again. Raises as `step` does."""

@@ -19,10 +19,10 @@ class EncoderDecoder(nn.Module):
         self.decoder = decoder
 
     @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint) -> "EncoderDecoder":
+    def from_checkpoint(cls, checkpoint: Checkpoint, device: str = "cpu") -> "EncoderDecoder":
         """Returns the checkpoint's model with every weight dequantized to float32."""
-        encoder = Decoder.from_checkpoint(checkpoint.encoder)
-        decoder = Decoder.from_checkpoint(checkpoint)
+        decoder = Decoder.from_checkpoint(checkpoint, device=device)
+        encoder = Decoder.from_checkpoint(checkpoint.encoder, device=device)
         encoder.embedding = decoder.embedding
         return cls(encoder, decoder)
 

@@ -84,25 +84,36 @@ class Layer(nn.Module):
     def add_cross(self, x_BTD: Tensor, encoded_BSD: Tensor) -> Tensor:
         """Returns the residual after cross-attention, in which each token sees all of the
         encoder's."""
-        cross = self.spec.cross
-        assert cross is not None
+        q_BHTC = self.cross_queries(x_BTD)
+        return self.add_mixed_cross(x_BTD, self.mix_cross(q_BHTC, *self.cross_heads(encoded_BSD)))
+
+    def cross_queries(self, x_BTD: Tensor) -> Tensor:
+        """Returns the queries of cross-attention, [B, H, T, C], from the residual before it."""
         normed_BTD = self.tap("cross_input", self.normed("cross_norm", x_BTD))
+        return self.split_cross("cross_q", normed_BTD)
+
+    def cross_heads(self, encoded_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the keys and values of cross-attention, [B, K, S, C]."""
         encoded_BSD = self.tap("cross_encoded", encoded_BSD)
+        return self.split_cross("cross_k", encoded_BSD), self.split_cross("cross_v", encoded_BSD)
+
+    def mix_cross(self, q_BHTC: Tensor, k_BKSC: Tensor, v_BKSC: Tensor) -> Tensor:
+        """Computes cross-attention up to the point "cross_o_input", [B, T, O]."""
+        assert self.spec.cross is not None
         mask_TS = torch.ones(
-            x_BTD.shape[1], encoded_BSD.shape[1], dtype=torch.bool, device=x_BTD.device
+            q_BHTC.shape[2], k_BKSC.shape[2], dtype=torch.bool, device=q_BHTC.device
         )
         mixer = HeadMixer(
-            attention=cross,
+            attention=self.spec.cross,
             sinks=None,
             tap=lambda point, x: self.tap(f"cross_{point}", x),
             is_fused=self.is_fused,
         )
-        mixed_BTO = mixer.mix(
-            self._split("cross_q", normed_BTD, cross.head_dim),
-            self._split("cross_k", encoded_BSD, cross.head_dim),
-            self._split("cross_v", encoded_BSD, cross.head_dim),
-            (None, mask_TS),
-        )
+        return mixer.mix(q_BHTC, k_BKSC, v_BKSC, (None, mask_TS))
+
+    def add_mixed_cross(self, x_BTD: Tensor, mixed_BTO: Tensor) -> Tensor:
+        """Returns the residual after cross-attention, from that before it and the output of
+        `mix_cross`."""
         y_BTD = self.apply_linear("cross_o", self.tap("cross_o_input", mixed_BTO))
         return x_BTD + self.tap("cross_output", y_BTD)
 
@@ -154,10 +165,11 @@ class Layer(nn.Module):
         x_BHTC = x_BTO.view(*x_BTO.shape[:2], -1, attention.head_dim).transpose(1, 2)
         return x_BHTC if attention.norms_span_heads else self.normed(f"{role}_norm", x_BHTC)
 
-    def _split(self, role: str, x_BTD: Tensor, head_dim: int) -> Tensor:
-        """Returns a projection split into heads: [B, heads, T, C]."""
+    def split_cross(self, role: str, x_BTD: Tensor) -> Tensor:
+        """Returns a projection of cross-attention split into heads: [B, heads, T, C]."""
+        assert self.spec.cross is not None
         x_BTO = self.apply_linear(role, x_BTD)
-        return x_BTO.view(*x_BTO.shape[:2], -1, head_dim).transpose(1, 2)
+        return x_BTO.view(*x_BTO.shape[:2], -1, self.spec.cross.head_dim).transpose(1, 2)
 
     def mlp(self, x_BTD: Tensor) -> Tensor:
         x_BTD = self.tap("mlp_input", x_BTD)

@@ -1,6 +1,6 @@
 """Relative positions, in PyTorch: learned numbers that are added to the scores.
 
-Shapes: T tokens, H heads, R buckets.
+Shapes: T tokens, S keys where these are other tokens, H heads, R buckets.
 """
 
 import math
@@ -40,5 +40,17 @@ def relative_scores(
 ) -> Tensor:
     """Returns what is added to the scores of the first `num_tokens` tokens, [H, T, T]."""
     positions_T = torch.arange(num_tokens, device=biases_RH.device)
-    buckets_TT = relative_buckets(relative, positions_T, positions_T, is_causal=is_causal)
-    return biases_RH[buckets_TT].permute(2, 0, 1)
+    return scores_between(relative, biases_RH, positions_T, positions_T, is_causal=is_causal)
+
+
+def scores_between(
+    relative: RelativePositions,
+    biases_RH: Tensor,
+    queries_T: Tensor,
+    keys_S: Tensor,
+    *,
+    is_causal: bool,
+) -> Tensor:
+    """Returns what is added to the scores of queries and keys at these positions, [H, T, S]."""
+    buckets_TS = relative_buckets(relative, queries_T, keys_S, is_causal=is_causal)
+    return biases_RH[buckets_TS].permute(2, 0, 1)
