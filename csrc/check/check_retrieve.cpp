@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <stdexcept>
 
 #include "check/checks.h"
 #include "check/random.h"
 #include "machine/aligned_buffer.h"
+#include "retrieve/coil_searcher.h"
 #include "retrieve/searcher.h"
 
 namespace paredown {
@@ -28,8 +31,8 @@ struct Packed {
     unpack_vectors(shape, values.as<uint8_t>(), scales.data(), kept.data());
   }
 
-  std::span<const uint8_t> bytes() const {
-    return {values.as<uint8_t>(), static_cast<size_t>(shape.num_bytes())};
+  StoredVectors stored() const {
+    return {shape, {values.as<uint8_t>(), static_cast<size_t>(shape.num_bytes())}, scales};
   }
 };
 
@@ -95,7 +98,7 @@ bool finds_the_best(Isa isa, WeightKind kind, Random& random) {
   const int64_t num_queries = 1 + below(random, 70);
   const auto queries =
       rounded(kind, floats(random, num_queries * shape.num_dims, 0.0f, 1.0f), shape.num_dims);
-  Searcher search(isa, 1, shape, packed.bytes(), packed.scales, {});
+  Searcher search(isa, 1, packed.stored(), {});
   const Hits hits = search.top(queries.data(), num_queries, shape.num_vectors);
   const float bound = kTolerance * static_cast<float>(shape.num_dims);
   const bool is_right = agrees(hits, shape.num_vectors, bound, [&](size_t query, int64_t number) {
@@ -103,7 +106,7 @@ bool finds_the_best(Isa isa, WeightKind kind, Random& random) {
                    packed.kept.data() + number * shape.num_dims, shape.num_dims);
   });
   // Few of them, on more threads, one query alone.
-  Searcher other(isa, 3, shape, packed.bytes(), packed.scales, {});
+  Searcher other(isa, 3, packed.stored(), {});
   const int64_t query = below(random, num_queries);
   const Hits alone = other.top(queries.data() + query * shape.num_dims, 1, 5);
   Hits expected{hits[static_cast<size_t>(query)]};
@@ -120,7 +123,7 @@ bool finds_max_sims(Isa isa, WeightKind kind, Random& random) {
   const Packed packed(shape, floats(random, shape.num_vectors * shape.num_dims, centre, 1.0f));
   const auto tokens = rounded(
       kind, floats(random, query_offsets.back() * shape.num_dims, -centre, 1.0f), shape.num_dims);
-  Searcher search(isa, 1, shape, packed.bytes(), packed.scales, offsets);
+  Searcher search(isa, 1, packed.stored(), offsets);
   const auto num_documents = static_cast<int64_t>(offsets.size()) - 1;
   const Hits hits = search.top_max_sim(tokens.data(), query_offsets, num_documents);
   const float bound = 40.0f * 9.0f * kTolerance * static_cast<float>(shape.num_dims);
@@ -138,18 +141,128 @@ bool finds_max_sims(Isa isa, WeightKind kind, Random& random) {
     }
     return sum;
   });
-  Searcher other(isa, 2, shape, packed.bytes(), packed.scales, offsets);
+  Searcher other(isa, 2, packed.stored(), offsets);
   return is_right && are_same(other.top_max_sim(tokens.data(), query_offsets, num_documents), hits);
+}
+
+// Lists of random documents, which may have a token several times.
+std::vector<uint32_t> random_postings(Random& random, const std::vector<int64_t>& offsets,
+                                      int64_t num_documents) {
+  std::vector<uint32_t> documents;
+  for (size_t list = 1; list < offsets.size(); ++list) {
+    const auto begin = static_cast<std::ptrdiff_t>(documents.size());
+    for (int64_t i = offsets[list - 1]; i < offsets[list]; ++i) {
+      documents.push_back(static_cast<uint32_t>(below(random, num_documents)));
+    }
+    std::sort(documents.begin() + begin, documents.end());
+  }
+  return documents;
+}
+
+bool finds_exact_matches(Isa isa, WeightKind kind, Random& random) {
+  const int64_t num_documents = 1 + below(random, 200);
+  const std::vector<int64_t> offsets = random_offsets(random, 1 + below(random, 12), 300);
+  const std::vector<uint32_t> documents = random_postings(random, offsets, num_documents);
+  const VectorShape shape{kind, offsets.back(), 1 + below(random, 40)};
+  // All products may be negative: a document without the token would be better.
+  const float centre = below(random, 2) == 0 ? 0.0f : 2.0f;
+  const Packed packed(shape, floats(random, shape.num_vectors * shape.num_dims, centre, 1.0f));
+  const VectorShape cls_shape{kind, num_documents, 1 + below(random, 40)};
+  const Packed cls(cls_shape, floats(random, num_documents * cls_shape.num_dims, 0.0f, 1.0f));
+  // Of queries, some without tokens.
+  const int64_t num_queries = 1 + below(random, 5);
+  std::vector<int64_t> query_offsets{0};
+  std::vector<int64_t> lists;
+  for (int64_t query = 0; query < num_queries; ++query) {
+    for (int64_t left = below(random, 20); left > 0; --left) {
+      lists.push_back(below(random, static_cast<int64_t>(offsets.size()) - 1));
+    }
+    query_offsets.push_back(static_cast<int64_t>(lists.size()));
+  }
+  const auto num_tokens = static_cast<int64_t>(lists.size());
+  auto tokens = floats(random, std::max<int64_t>(num_tokens, 1) * shape.num_dims, -centre, 1.0f);
+  tokens = rounded(kind, tokens, shape.num_dims);
+  const auto asked = rounded(kind, floats(random, num_queries * cls_shape.num_dims, 0.0f, 1.0f),
+                             cls_shape.num_dims);
+  const PostingLists postings{packed.stored(), offsets, documents};
+  CoilSearcher search(isa, 1, postings, num_documents, cls.stored());
+  const CoilQueries queries{tokens.data(), lists, query_offsets, asked.data()};
+  const Hits hits = search.top(queries, num_documents);
+  const float bound = 20.0f * 9.0f * kTolerance * static_cast<float>(shape.num_dims + 40);
+  const bool is_right = agrees(hits, num_documents, bound, [&](size_t query, int64_t number) {
+    float sum = product(asked.data() + static_cast<int64_t>(query) * cls_shape.num_dims,
+                        cls.kept.data() + number * cls_shape.num_dims, cls_shape.num_dims);
+    for (int64_t token = query_offsets[query]; token < query_offsets[query + 1]; ++token) {
+      const auto list = static_cast<size_t>(lists[static_cast<size_t>(token)]);
+      float largest = -INFINITY;
+      for (int64_t i = offsets[list]; i < offsets[list + 1]; ++i) {
+        if (documents[static_cast<size_t>(i)] != number) continue;
+        largest =
+            std::max(largest, product(tokens.data() + token * shape.num_dims,
+                                      packed.kept.data() + i * shape.num_dims, shape.num_dims));
+      }
+      if (largest > -INFINITY) sum += largest;
+    }
+    return sum;
+  });
+  // The last query alone, on more threads.
+  CoilSearcher other(isa, 2, postings, num_documents, cls.stored());
+  const auto last = static_cast<size_t>(num_queries) - 1;
+  const std::vector<int64_t> own(lists.begin() + query_offsets[last], lists.end());
+  const std::vector<int64_t> own_offsets{0, static_cast<int64_t>(own.size())};
+  const Hits alone =
+      other.top({tokens.data() + query_offsets[last] * shape.num_dims, own, own_offsets,
+                 asked.data() + static_cast<int64_t>(last) * cls_shape.num_dims},
+                num_documents);
+  return is_right && are_same(alone, {hits[last]});
+}
+
+template <class Call>
+bool throws(Call&& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return false;
+}
+
+// Lists and queries that would lead out of the memory.
+bool refuses_lists_that_lie() {
+  const VectorShape shape{WeightKind::kFp32, 3, 4};
+  const Packed packed(shape, std::vector<float>(12, 1.0f));
+  const std::vector<int64_t> offsets{0, 1, 3};
+  const std::vector<uint32_t> documents{1, 0, 1};
+  const auto is_refused = [&](const std::vector<int64_t>& o, const std::vector<uint32_t>& d) {
+    return throws([&] {
+      CoilSearcher(Isa::kGeneric, 1, PostingLists{packed.stored(), o, d}, 2, std::nullopt);
+    });
+  };
+  CoilSearcher search(Isa::kGeneric, 1, PostingLists{packed.stored(), offsets, documents}, 2,
+                      std::nullopt);
+  const float vector[4] = {};
+  const auto is_no_query = [&](const std::vector<int64_t>& lists, const std::vector<int64_t>& o) {
+    return throws([&] { search.top({vector, lists, o, nullptr}, 1); });
+  };
+  return is_refused({0, 1}, documents) && is_refused({0, 3, 1}, documents) &&
+         is_refused({0, 1, 1, 3}, documents) && is_refused({1, 3}, documents) &&
+         is_refused({}, documents) && is_refused(offsets, {1, 0, 2}) &&
+         is_refused(offsets, {1, 1, 0}) && is_refused(offsets, {1, 0}) &&
+         is_no_query({2}, {0, 1}) && is_no_query({-1}, {0, 1}) && is_no_query({0}, {0, 2}) &&
+         is_no_query({0}, {}) && !is_no_query({0}, {0, 1});
 }
 
 }  // namespace
 
 void check_retrieve(Outcome& outcome) {
+  outcome.count(refuses_lists_that_lie());
   for (Isa isa : supported_isas()) {
     Random random(23);
     for (WeightKind kind : kKinds) {
       for (int round = 0; round < 8; ++round) {
-        const bool passed = finds_the_best(isa, kind, random) && finds_max_sims(isa, kind, random);
+        const bool passed = finds_the_best(isa, kind, random) &&
+                            finds_max_sims(isa, kind, random) &&
+                            finds_exact_matches(isa, kind, random);
         if (!passed) {
           std::printf("retrieve: %s, kind %d, round %d is not a loop's\n", isa_name(isa),
                       static_cast<int>(kind), round);

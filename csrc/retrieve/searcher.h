@@ -11,24 +11,18 @@
 
 #include "machine/isa.h"
 #include "machine/thread_pool.h"
-#include "retrieve/query_rows.h"
-#include "retrieve/top_hits.h"
-#include "retrieve/vectors.h"
+#include "retrieve/kept_hits.h"
+#include "retrieve/packed_vectors.h"
 
 namespace paredown {
-
-// For each query its best hits, the best first.
-using Hits = std::vector<std::vector<Hit>>;
 
 // Vectors whose bytes outlive it. One caller at a time; `most` is at least 1.
 class Searcher {
  public:
-  // values: shape.num_bytes(), 64-byte aligned, scales: shape.num_scales(). `offsets` say where
-  // documents begin among the vectors, which are their tokens, and where the last one ends; empty
-  // where a document is a vector. Throws std::invalid_argument for what does not fit.
-  Searcher(Isa isa, int num_threads, const VectorShape& shape, std::span<const uint8_t> values,
-           std::span<const float> scales, std::span<const int64_t> offsets);
-  ~Searcher();
+  // `offsets` say where documents begin among the vectors, which are their tokens, and where the
+  // last one ends; empty where a document is a vector. Throws std::invalid_argument for what does
+  // not fit.
+  Searcher(Isa isa, int num_threads, const StoredVectors& stored, std::span<const int64_t> offsets);
 
   // The `most` vectors whose dot product with each of [num_queries][num_dims] is largest.
   Hits top(const float* queries, int64_t num_queries, int64_t most);
@@ -38,30 +32,23 @@ class Searcher {
   // Query i has rows [query_offsets[i], query_offsets[i + 1]) of `tokens`, at least one.
   Hits top_max_sim(const float* tokens, std::span<const int64_t> query_offsets, int64_t most);
 
-  const VectorShape& shape() const { return shape_; }
+  const VectorShape& shape() const { return vectors_.shape(); }
 
  private:
-  struct Scores;
   class MaxSims;
 
-  // What queries come to with the rows [begin, end), multiples of kVectorUnit.
-  void score(const QueryRows& queries, Range rows, const Scores& scores) const;
   // What queries come to with all tokens of some documents.
   void meet(const QueryRows& queries, Range documents, const Scores& scores, MaxSims& max_sims,
             std::vector<TopHits>& kept) const;
-  // Of each share; the same memory as in the last search of so many queries.
-  const std::vector<Scores>& scores_for(int64_t num_queries);
   int64_t num_documents() const { return static_cast<int64_t>(offsets_.size()) - 1; }
   void plan_items();
 
   const KernelTable& kernels_;
   ThreadPool pool_;
-  VectorShape shape_;
-  LinearView view_;
+  PackedVectors vectors_;
   std::vector<int64_t> offsets_;
   std::vector<int64_t> items_;  // documents at which parts of about equal work begin
-  std::vector<Scores> scores_;
-  int64_t num_queries_ = 0;  // that they are for
+  ShareScores scores_;
 };
 
 }  // namespace paredown

@@ -12,7 +12,7 @@ from drivers.small_indexes import build, dense, documents_of, normal, tokens
 from paredown.errors import ConfigError, OutputError
 from paredown.kernels.vector_search import VECTOR_DTYPES, VectorDType
 from paredown.retrieve import DenseIndex, TokenIndex, cosine, dot, maxsim_all
-from paredown.retrieve.index_builder import IndexConfig
+from paredown.retrieve.index_config import IndexConfig
 from paredown.retrieve.index_header import METRICS, Metric
 from references import retrieval as reference
 

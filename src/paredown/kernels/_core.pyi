@@ -243,3 +243,29 @@ class VectorSearch:
         scores: npt.NDArray[np.float32],
         numbers: npt.NDArray[np.int64],
     ) -> None: ...
+
+class CoilSearch:
+    def __init__(
+        self,
+        isa: str,
+        num_threads: int,
+        dtype: str,
+        num_dims: int,
+        values: npt.NDArray[np.uint8],
+        scales: npt.NDArray[np.float32] | None,
+        offsets: npt.NDArray[np.int64],
+        documents: npt.NDArray[np.uint32],
+        num_documents: int,
+        num_cls_dims: int,
+        cls_values: npt.NDArray[np.uint8] | None,
+        cls_scales: npt.NDArray[np.float32] | None,
+    ) -> None: ...
+    def top(
+        self,
+        tokens: npt.NDArray[np.float32],
+        lists: npt.NDArray[np.int64],
+        query_offsets: npt.NDArray[np.int64],
+        cls: npt.NDArray[np.float32] | None,
+        scores: npt.NDArray[np.float32],
+        numbers: npt.NDArray[np.int64],
+    ) -> None: ...

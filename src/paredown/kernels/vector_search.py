@@ -3,6 +3,7 @@
 Letters: Q queries, N vectors, T tokens, D dimensions, K hits.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -51,6 +52,15 @@ def unpack_vectors(
     vectors_ND = np.empty((num_vectors, num_dims), np.float32)
     _core.unpack_vectors(dtype, values, scales_N, vectors_ND)
     return vectors_ND
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedVectors:
+    """Vectors as `pack_vectors` made them, aligned to 64 bytes. `scales` is empty but for int8."""
+
+    num_dims: int
+    values: Bytes
+    scales: Floats
 
 
 class VectorSearch:

@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from paredown.errors import ConfigError
 from paredown.retrieve.dense import dot
+from paredown.retrieve.postings import Postings
 from paredown.retrieve.vectors import Floats, Ints, as_vectors, check_dims
 
+MAX_TOKEN = 2**32 - 1
 # Vectors whose products with all of one token are in memory together.
 _ASKED_AT_ONCE = 256
 
@@ -25,14 +27,15 @@ _ASKED_AT_ONCE = 256
 @dataclass(frozen=True, kw_only=True)
 class CoilText:
     """A text as COIL sees it: its token ids [T], their vectors [T, D], and the vector of CLS, which
-    may have other dimensions. Raises ConfigError where ids and vectors differ in number."""
+    may have other dimensions. A text without tokens has vectors [0, D]. Raises ConfigError where
+    ids and vectors differ in number, for ids that no vocabulary has and for more than one CLS."""
 
     ids: npt.ArrayLike
     vectors: npt.ArrayLike
     cls: npt.ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        ids = np.asarray(self.ids)
+        ids = np.asarray(self.ids, None if np.size(self.ids) else np.int64)
         num_vectors = len(as_vectors(self.vectors, "token vectors"))
         if ids.ndim != 1 or ids.dtype.kind not in "iu" or len(ids) != num_vectors:
             raise ConfigError(
@@ -40,6 +43,27 @@ class CoilText:
                 seen=f"ids {ids.dtype} {ids.shape}, {num_vectors} vectors",
                 remedy="Give as many whole numbers as vectors.",
             )
+        if len(ids) and not (ids.min() >= 0 and ids.max() <= MAX_TOKEN):
+            raise ConfigError(
+                "no vocabulary has such a token",
+                seen=f"ids from {ids.min()} to {ids.max()}",
+                remedy=f"Give token ids from 0 to {MAX_TOKEN:,}.",
+            )
+        if self.cls is not None and len(as_vectors(self.cls, "CLS vectors")) != 1:
+            raise ConfigError(
+                "a text has one CLS vector",
+                seen=f"shape {np.shape(self.cls)}",
+                remedy="Give the vector of one text.",
+            )
+
+    def postings(self, number: int) -> Postings:
+        """Returns the places of the tokens in this text, which is document `number`."""
+        vectors_TD = as_vectors(self.vectors, "token vectors")
+        return Postings(
+            tokens=np.asarray(self.ids, np.uint32),
+            documents=np.full(len(vectors_TD), number, np.uint32),
+            vectors=vectors_TD,
+        )
 
 
 def coil(query: CoilText, documents: Sequence[CoilText]) -> Floats:
@@ -69,15 +93,13 @@ class _InvertedLists:
     """The tokens of all texts, those of the same id side by side and in the texts' order."""
 
     def __init__(self, texts: Sequence[CoilText], what: str) -> None:
-        parts = [as_vectors(one.vectors, "token vectors") for one in texts]
+        parts = [one.postings(number) for number, one in enumerate(texts)]
         for number, part in enumerate(parts):
-            check_dims(part, parts[0].shape[1], f"{what}, number {number}")
-        ids_T = np.concatenate([np.asarray(one.ids, np.int64) for one in texts])
-        owners_T = np.repeat(np.arange(len(parts)), [len(one) for one in parts])
-        order_T = np.argsort(ids_T, kind="stable")
-        self.ids_T: Ints = ids_T[order_T]
-        self.vectors_TD: Floats = np.concatenate(parts)[order_T]
-        self._owners_T: Ints = owners_T[order_T]
+            check_dims(part.vectors, parts[0].vectors.shape[1], f"{what}, number {number}")
+        sorted_T = Postings.together(parts).by_token()
+        self.ids_T = sorted_T.tokens.astype(np.int64)
+        self.vectors_TD = sorted_T.vectors
+        self._owners_T = sorted_T.documents.astype(np.int64)
 
     def list_of(self, token: np.int64) -> _List:
         begin, end = np.searchsorted(self.ids_T, [token, token + 1])
@@ -97,17 +119,24 @@ def _add_products(asked: _List, kept: _List, scores_QN: Floats) -> None:
 
 def _cls_products(queries: Sequence[CoilText], documents: Sequence[CoilText]) -> Floats:
     """Returns the dot products [Q, N] of CLS vectors, zeros where no text has one."""
-    kinds = {one.cls is None for one in (*queries, *documents)}
-    if kinds == {True}:
+    together = cls_vectors([*queries, *documents])
+    if together is None:
         return np.zeros((len(queries), len(documents)), np.float32)
-    if len(kinds) == 2:
+    return dot(together[: len(queries)], together[len(queries) :])
+
+
+def cls_vectors(texts: Sequence[CoilText]) -> Floats | None:
+    """Returns the CLS vectors [N, D] of one text or more, None where no text has one. Raises
+    ConfigError where some have and for unlike dimensions."""
+    found = [as_vectors(one.cls, "CLS vectors") for one in texts if one.cls is not None]
+    if not found:
+        return None
+    if len(found) != len(texts):
         raise ConfigError(
             "some texts have a CLS vector and others have none",
-            seen=f"{sum(one.cls is None for one in (*queries, *documents))} without",
+            seen=f"{len(texts) - len(found)} without",
             remedy="Give it for all texts or for none.",
         )
-    of_queries, of_documents = (
-        np.concatenate([as_vectors(one.cls, "CLS vectors") for one in texts if one.cls is not None])
-        for texts in (queries, documents)
-    )
-    return dot(of_queries, of_documents)
+    for number, one in enumerate(found):
+        check_dims(one, found[0].shape[1], f"CLS vectors, number {number}")
+    return np.concatenate(found)

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from paredown.errors import ConfigError
 from paredown.retrieve.export import export_npy
-from paredown.retrieve.index_builder import IndexBuilder, IndexConfig, build_index
+from paredown.retrieve.index_builder import IndexBuilder, build_index
+from paredown.retrieve.index_config import IndexConfig
 from paredown.retrieve.opened_index import Hits, OpenedIndex
 from paredown.retrieve.vectors import Ints, as_vectors
 
@@ -18,6 +19,7 @@ class DenseIndex:
     def __init__(self, opened: OpenedIndex) -> None:
         self._opened = opened
         self.header = opened.header
+        self._search = opened.vector_search()
 
     @staticmethod
     def build(
@@ -64,7 +66,7 @@ class DenseIndex:
             raise ConfigError(
                 "a search needs a query", seen="none", remedy="Give vectors [queries, dimensions]."
             )
-        scores, numbers = self._opened.search.top(queries, k)
+        scores, numbers = self._search.top(queries, k)
         return Hits(scores=scores, numbers=numbers)
 
     def ids(self, numbers: Ints) -> list[str]:

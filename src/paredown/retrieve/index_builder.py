@@ -1,111 +1,83 @@
 """IndexBuilder: writes an index in one pass over batches of documents.
 
     header.json           what the index is (index_header.py), written last
-    vectors.bin           vectors in panels (csrc/retrieve/vectors.h)
+    vectors.bin           vectors in panels (csrc/retrieve/vectors.h); of COIL those of each token
+                          side by side, in the order of documents
     scales.bin            of int8: float32, one for each vector
-    offsets.bin           of tokens: int64, where each document begins, and the end
+    offsets.bin           int64: of tokens where each document begins, and the end; of COIL where
+                          the list of each token begins, and the end
+    tokens.bin            of COIL: uint32, the token of each list, in ascending order
+    documents.bin         of COIL: uint32, the document of each vector
+    cls.bin               of COIL, where texts have it: as vectors.bin, one for each document, and
+                          cls.scales.bin
     ids.bin, texts.bin    where they are given: UTF-8, and NAME.offsets.bin beside each
 
 The folder gets its name when all is written: a kill leaves no index, and a full disk nothing.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
 
 from paredown.errors import ConfigError, OutputError
 from paredown.files.new_file import make_file
-from paredown.kernels.vector_search import VECTOR_DTYPES, VectorDType
 from paredown.models.files.output_folder import output_folder
-from paredown.retrieve.index_header import METRICS, NAME, OFFSETS, IndexHeader, IndexKind, Metric
-from paredown.retrieve.stored_bytes import BytesWriter, StoredBytes
+from paredown.retrieve.coil_documents import CoilDocuments
+from paredown.retrieve.dense_documents import DenseDocuments
+from paredown.retrieve.document_writer import Documents, DocumentWriter, WrittenDocuments
+from paredown.retrieve.index_config import IndexConfig
+from paredown.retrieve.index_header import NAME, IndexHeader, IndexKind
 from paredown.retrieve.strings import StringWriter
-from paredown.retrieve.vector_file import VectorWriter
-from paredown.retrieve.vectors import Floats, Ints, as_token_vectors, as_vectors
+from paredown.retrieve.token_documents import TokenDocuments
 
 STRING_FILES = ("ids", "texts")
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexConfig:
-    """How vectors are kept: as "int8" with a scale for each, "bf16" or "fp32"; and compared: by
-    their "cosine", for which they are kept with length 1, or their "dot" product. `model` names
-    what made them, such as by `model_digest`. Raises ConfigError for anything else."""
-
-    dtype: VectorDType = "int8"
-    metric: Metric = "cosine"
-    model: str = ""
-
-    def __post_init__(self) -> None:
-        for name, value, known in (
-            ("dtype", self.dtype, VECTOR_DTYPES),
-            ("metric", self.metric, METRICS),
-        ):
-            if value not in known:
-                raise ConfigError(
-                    f"an index has no such {name}", seen=value, remedy=f"Use {', '.join(known)}."
-                )
+_WRITERS: dict[IndexKind, Callable[[Path, IndexConfig, ExitStack], DocumentWriter]] = {
+    "dense": DenseDocuments,
+    "tokens": TokenDocuments,
+    "coil": CoilDocuments,
+}
 
 
 class IndexBuilder:
-    """Takes documents until its block ends. Use `DenseIndex.build` or `TokenIndex.build`."""
+    """Takes documents until its block ends. Use the `build` of a kind of index."""
 
     def __init__(
         self, folder: Path, kind: IndexKind, config: IndexConfig, stack: ExitStack
     ) -> None:
         self._folder, self._kind, self._config, self._stack = folder, kind, config, stack
-        self._vectors = VectorWriter(folder, config.dtype, config.metric, stack)
-        self._offsets: BytesWriter | None = None
-        if kind == "tokens":
-            self._offsets = stack.enter_context(BytesWriter(folder / OFFSETS))
-            self._offsets.write(np.zeros(1, np.int64))
+        self._documents = _WRITERS[kind](folder, config, stack)
         self._strings: dict[str, StringWriter] = {}
         self.num_documents = 0
 
     def add(
         self,
-        documents: Sequence[npt.ArrayLike] | npt.NDArray[np.generic],
+        documents: Documents,
         *,
         ids: Sequence[str] | None = None,
         texts: Sequence[str] | None = None,
     ) -> None:
         """Adds a batch: a dense index takes vectors [documents, dimensions], a token index an array
-        [tokens, dimensions] for each document. All batches bring ids, or none does; texts likewise.
+        [tokens, dimensions] for each document, COIL a `CoilText` for each. All batches bring ids,
+        or none does; texts likewise.
 
         Raises ConfigError for vectors that are none (`as_vectors`), unlike dimensions, a document
-        without tokens, and another number of strings than documents; OutputError for a full disk.
+        without tokens in a token index, CLS in some texts alone, and another number of strings than
+        documents; CapacityError for more than an index holds; OutputError for a full disk.
         """
         if not len(documents):
             return
-        if self._offsets is None:
-            vectors_ND = as_vectors(documents, "vectors of an index")
-            number, ends = len(vectors_ND), None
-        else:
-            vectors_ND, offsets = as_token_vectors(documents, "documents")
-            number, ends = len(offsets) - 1, self._vectors.num_vectors + offsets[1:]
+        batch = self._documents.check(documents)
+        given = {name: one for name, one in (("ids", ids), ("texts", texts)) if one is not None}
         with _writing(self._folder):
-            self._write(vectors_ND, ends, number, {"ids": ids, "texts": texts})
-
-    def _write(
-        self,
-        vectors_ND: Floats,
-        ends: Ints | None,
-        number: int,
-        strings: dict[str, Sequence[str] | None],
-    ) -> None:
-        given = {name: one for name, one in strings.items() if one is not None}
-        self._check_strings(given, number)
-        self._vectors.add(vectors_ND)
-        if self._offsets is not None and ends is not None:
-            self._offsets.write(ends)
-        for name, one in given.items():
-            self._strings[name].add(one)
-        self.num_documents += number
+            self._check_strings(given, batch.num_documents)
+            batch.write()
+            for name, one in given.items():
+                self._strings[name].add(one)
+        self.num_documents += batch.num_documents
 
     def finish(self) -> None:
         """Raises ConfigError where there is no document, and OutputError for a full disk."""
@@ -114,12 +86,11 @@ class IndexBuilder:
                 "an index needs documents", seen="none added", remedy="Add vectors in its block."
             )
         with _writing(self._folder):
-            files = self._vectors.finish()
-            if self._offsets is not None:
-                files[OFFSETS] = self._offsets.finish()
+            written = self._documents.finish()
+            files = dict(written.files)
             for strings in self._strings.values():
                 files |= strings.finish()
-            self._write_header(files)
+            self._write_header(replace(written, files=files))
 
     def _check_strings(self, given: dict[str, Sequence[str]], number: int) -> None:
         for name, one in given.items():
@@ -138,16 +109,18 @@ class IndexBuilder:
                 remedy="Give the same of them with each batch.",
             )
 
-    def _write_header(self, files: dict[str, StoredBytes]) -> None:
+    def _write_header(self, written: WrittenDocuments) -> None:
         header = IndexHeader(
             kind=self._kind,
             dtype=self._config.dtype,
             metric=self._config.metric,
-            num_dims=self._vectors.num_dims,
-            num_vectors=self._vectors.num_vectors,
             num_documents=self.num_documents,
             model=self._config.model,
-            files=files,
+            num_dims=written.num_dims,
+            num_vectors=written.num_vectors,
+            num_lists=written.num_lists,
+            num_cls_dims=written.num_cls_dims,
+            files=written.files,
         )
         with make_file(self._folder / NAME) as file:
             file.write(header.encode())

@@ -24,21 +24,27 @@ from paredown.units import MEBI
 NAME = "header.json"
 # Raise it with any change to the files, to the panels of these dtypes too
 # (csrc/retrieve/vectors.h).
-VERSION = 1
+VERSION = 2
 _MAX_BYTES = MEBI
 
-IndexKind = Literal["dense", "tokens"]
+IndexKind = Literal["dense", "tokens", "coil"]
 Metric = Literal["cosine", "dot"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 
 VECTORS, SCALES, OFFSETS = "vectors.bin", "scales.bin", "offsets.bin"
+TOKENS, DOCUMENTS = "tokens.bin", "documents.bin"
+CLS, CLS_SCALES = "cls.bin", "cls.scales.bin"
 _OFFSET_BYTES = 8
+_NUMBER_BYTES = 4  # of a token id, and of a document's number
+MAX_DOCUMENTS = 2**32
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexHeader:
     """`model` is the digest of the model that made the vectors, "" where nobody told. `files` are
-    those beside the header, by name. A dense index has as many documents as vectors."""
+    those beside the header, by name. A dense index has as many documents as vectors. Of COIL there
+    are `num_lists`, one for each token, and CLS vectors of `num_cls_dims`, 0 where it has none; of
+    other kinds both are 0."""
 
     kind: IndexKind
     dtype: VectorDType
@@ -48,6 +54,8 @@ class IndexHeader:
     num_documents: int
     model: str
     files: Mapping[str, StoredBytes]
+    num_lists: int = 0
+    num_cls_dims: int = 0
     version: int = VERSION
 
     def encode(self) -> bytes:
@@ -66,11 +74,24 @@ class IndexHeader:
 
     def num_file_bytes(self) -> dict[str, int]:
         """Returns how long the files must be whose length follows from the other fields."""
-        found = {VECTORS: vector_bytes(self.dtype, self.num_vectors, self.num_dims)}
-        if self.dtype == "int8":
-            found[SCALES] = 4 * num_scales(self.dtype, self.num_vectors)
+        found = self._packed_bytes((VECTORS, SCALES), self.num_vectors, self.num_dims)
         if self.kind == "tokens":
             found[OFFSETS] = _OFFSET_BYTES * (self.num_documents + 1)
+        if self.kind == "coil":
+            found[OFFSETS] = _OFFSET_BYTES * (self.num_lists + 1)
+            found[TOKENS] = _NUMBER_BYTES * self.num_lists
+            found[DOCUMENTS] = _NUMBER_BYTES * self.num_vectors
+        if self.num_cls_dims:
+            found |= self._packed_bytes((CLS, CLS_SCALES), self.num_documents, self.num_cls_dims)
+        return found
+
+    def _packed_bytes(
+        self, names: tuple[str, str], num_vectors: int, num_dims: int
+    ) -> dict[str, int]:
+        values, scales = names
+        found = {values: vector_bytes(self.dtype, num_vectors, num_dims)}
+        if self.dtype == "int8":
+            found[scales] = 4 * num_scales(self.dtype, num_vectors)
         return found
 
 
@@ -134,8 +155,7 @@ def _check_fields(header: IndexHeader) -> None:
         and all(type(size) is int and size >= 1 for size in sizes)
         and header.num_dims <= MAX_DIMS
         and header.num_vectors <= MAX_VECTORS
-        and header.num_documents <= header.num_vectors
-        and (header.kind == "tokens" or header.num_documents == header.num_vectors)
+        and _fit_kind(header)
         and isinstance(header.model, str)
     )
     if not is_sound:
@@ -143,6 +163,23 @@ def _check_fields(header: IndexHeader) -> None:
     for name, num_bytes in header.num_file_bytes().items():
         if name not in header.files or header.files[name].num_bytes != num_bytes:
             raise ValueError(f"{name} is missing or has another length")
+
+
+def _fit_kind(header: IndexHeader) -> bool:
+    """Whether an index of this kind may have so many documents and lists."""
+    lists = (header.num_lists, header.num_cls_dims)
+    if not all(type(size) is int for size in lists):
+        return False
+    if header.kind == "coil":
+        # A document may have no tokens.
+        return (
+            1 <= header.num_lists <= header.num_vectors
+            and 0 <= header.num_cls_dims <= MAX_DIMS
+            and header.num_documents <= MAX_DOCUMENTS
+        )
+    if header.kind == "dense" and header.num_documents != header.num_vectors:
+        return False
+    return lists == (0, 0) and header.num_documents <= header.num_vectors
 
 
 def digest_of(document: Mapping[str, object]) -> str:

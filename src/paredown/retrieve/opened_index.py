@@ -4,13 +4,21 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from paredown.errors import ConfigError, RetrievalError
 from paredown.files.refused_file import RefusedFileError
 from paredown.kernels.probe import resolve_num_threads
-from paredown.kernels.vector_search import UNIT, VectorSearch, unpack_vectors, vector_bytes
+from paredown.kernels.vector_search import (
+    UNIT,
+    PackedVectors,
+    VectorSearch,
+    unpack_vectors,
+    vector_bytes,
+)
 from paredown.retrieve.index_builder import STRING_FILES
 from paredown.retrieve.index_header import (
     OFFSETS,
@@ -25,6 +33,8 @@ from paredown.retrieve.stored_bytes import Bytes, check_bytes, map_bytes
 from paredown.retrieve.strings import Strings, check_offsets, string_files
 from paredown.retrieve.vectors import Floats, Ints, check_dims, unit_length
 
+Number = TypeVar("Number", np.int64, np.uint32)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hits:
@@ -36,7 +46,7 @@ class Hits:
 
 
 class OpenedIndex:
-    """Both kinds of index have one. Raises RetrievalError for a folder that is no index of this
+    """Each kind of index has one. Raises RetrievalError for a folder that is no index of this
     kind, is damaged, or was made by another model; ConfigError for a number of threads that is out
     of range."""
 
@@ -59,19 +69,43 @@ class OpenedIndex:
             )
         self.header.check_model(model, folder)
         self.num_threads = resolve_num_threads(num_threads)
-        files = {name: self._mapped(name, verify=verify) for name in self.header.files}
-        self.values: Bytes = files[VECTORS]
-        self.scales: Floats = files.get(SCALES, np.empty(0, np.uint8)).view(np.float32)
-        self.offsets: Ints | None = self._checked_offsets(files)
-        self._strings = {name: self._checked_strings(name, files) for name in STRING_FILES}
-        self.search = VectorSearch(
+        self._files = {name: self._mapped(name, verify=verify) for name in self.header.files}
+        self._strings = {name: self._checked_strings(name) for name in STRING_FILES}
+
+    def array(self, name: str, dtype: type[Number]) -> npt.NDArray[Number]:
+        """Returns a file whose length follows from the header, as numbers of that type."""
+        return self._files[name].view(dtype)
+
+    def packed(self, num_dims: int, names: tuple[str, str] = (VECTORS, SCALES)) -> PackedVectors:
+        """Returns the vectors in files of those names, of values and of their scales."""
+        values, scales = names
+        return PackedVectors(
+            num_dims=num_dims,
+            values=self._files[values],
+            scales=self._files.get(scales, np.empty(0, np.uint8)).view(np.float32),
+        )
+
+    def vector_search(self, offsets: Ints | None = None) -> VectorSearch:
+        """Returns the search among all vectors, where `offsets` make them tokens of documents."""
+        packed = self.packed(self.header.num_dims)
+        return VectorSearch(
             self.header.dtype,
             (self.header.num_vectors, self.header.num_dims),
-            self.values,
-            self.scales if len(self.scales) else None,
-            offsets=self.offsets,
+            packed.values,
+            packed.scales if len(packed.scales) else None,
+            offsets=offsets,
             num_threads=self.num_threads,
         )
+
+    def token_offsets(self) -> Ints:
+        """Returns where each document's tokens begin, and the end. Raises RetrievalError for
+        offsets that do not rise."""
+        offsets: Ints = self.array(OFFSETS, np.int64)
+        try:
+            check_offsets(offsets, self.header.num_vectors, may_be_empty=False)
+        except ValueError as error:
+            raise damaged(self.folder / OFFSETS, error) from error
+        return offsets
 
     def strings(self, name: str, numbers: Ints) -> list[str]:
         """Returns the strings of those documents. Raises ConfigError for an index that has none of
@@ -95,20 +129,25 @@ class OpenedIndex:
     def as_queries(self, vectors_QD: Floats) -> Floats:
         """Returns queries as the index compares them. Raises ConfigError for unlike dimensions."""
         check_dims(vectors_QD, self.header.num_dims, "queries")
-        return unit_length(vectors_QD) if self.header.metric == "cosine" else vectors_QD
+        return self.compared(vectors_QD)
+
+    def compared(self, vectors_ND: Floats) -> Floats:
+        """Returns vectors with length 1 where the index compares by the cosine."""
+        return unit_length(vectors_ND) if self.header.metric == "cosine" else vectors_ND
 
     def vectors(self, num_at_once: int = 64 * UNIT) -> Iterator[Floats]:
         """Yields all vectors in batches [up to num_at_once, D], as search meets them: rounded to
         the index's dtype, and with length 1 for the cosine."""
         assert num_at_once % UNIT == 0
         dtype, num_dims = self.header.dtype, self.header.num_dims
+        packed = self.packed(num_dims)
         for first in range(0, self.header.num_vectors, num_at_once):
             number = min(num_at_once, self.header.num_vectors - first)
             begin = vector_bytes(dtype, first, num_dims) if first else 0
             end = begin + vector_bytes(dtype, number, num_dims)
             padded = math.ceil(number / UNIT) * UNIT
-            scales = self.scales[first : first + padded] if len(self.scales) else self.scales
-            yield unpack_vectors(dtype, self.values[begin:end], scales, number, num_dims)
+            scales = packed.scales[first : first + padded] if len(packed.scales) else packed.scales
+            yield unpack_vectors(dtype, packed.values[begin:end], scales, number, num_dims)
 
     def _mapped(self, name: str, *, verify: bool) -> Bytes:
         path, wanted = self.folder / name, self.header.files[name]
@@ -126,17 +165,8 @@ class OpenedIndex:
             raise damaged(path, error) from error
         return data
 
-    def _checked_offsets(self, files: dict[str, Bytes]) -> Ints | None:
-        if self.header.kind != "tokens":
-            return None
-        offsets: Ints = files[OFFSETS].view(np.int64)
-        try:
-            check_offsets(offsets, self.header.num_vectors, may_be_empty=False)
-        except ValueError as error:
-            raise damaged(self.folder / OFFSETS, error) from error
-        return offsets
-
-    def _checked_strings(self, name: str, files: dict[str, Bytes]) -> Strings | None:
+    def _checked_strings(self, name: str) -> Strings | None:
+        files = self._files
         data, offsets = string_files(name)
         if data not in files and offsets not in files:
             return None

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from paredown.errors import ConfigError
 from paredown.retrieve.dense_index import check_num_hits
 from paredown.retrieve.export import export_npy
-from paredown.retrieve.index_builder import IndexBuilder, IndexConfig, build_index
+from paredown.retrieve.index_builder import IndexBuilder, build_index
+from paredown.retrieve.index_config import IndexConfig
 from paredown.retrieve.opened_index import Hits, OpenedIndex
 from paredown.retrieve.vectors import Ints, as_token_vectors
 
@@ -18,8 +19,11 @@ class TokenIndex:
     """An index that is mapped from its folder, not read into memory. Any thread may search it."""
 
     def __init__(self, opened: OpenedIndex) -> None:
+        """Raises RetrievalError for offsets that no index has."""
         self._opened = opened
         self.header = opened.header
+        self._offsets = opened.token_offsets()
+        self._search = opened.vector_search(self._offsets)
 
     @staticmethod
     def build(
@@ -62,7 +66,7 @@ class TokenIndex:
         tokens_TD, offsets = as_token_vectors(queries, "queries")
         check_num_hits(k)
         tokens_TD = self._opened.as_queries(tokens_TD)
-        scores, numbers = self._opened.search.top_max_sim(tokens_TD, offsets, k)
+        scores, numbers = self._search.top_max_sim(tokens_TD, offsets, k)
         return Hits(scores=scores, numbers=numbers)
 
     def ids(self, numbers: Ints) -> list[str]:
@@ -75,8 +79,7 @@ class TokenIndex:
 
     def offsets(self) -> Ints:
         """Returns where each document's tokens begin, and the end [documents + 1]."""
-        assert self._opened.offsets is not None
-        return self._opened.offsets.copy()
+        return self._offsets.copy()
 
     def export_npy(self, path: str | Path) -> None:
         """Writes the vectors of all tokens [T, D] as float32 to a .npy file; `offsets` says whose

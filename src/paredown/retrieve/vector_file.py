@@ -19,14 +19,22 @@ _PACKED_AT_ONCE = 64 * UNIT
 
 
 class VectorWriter:
-    """The first vectors settle the number of dimensions. Files are closed with `stack`."""
+    """The first vectors settle the number of dimensions. Files are closed with `stack`; `names` are
+    those of the values and of their scales."""
 
-    def __init__(self, folder: Path, dtype: VectorDType, metric: Metric, stack: ExitStack) -> None:
-        self._dtype, self._metric = dtype, metric
-        self._values: BytesWriter = stack.enter_context(large_writer(folder / VECTORS))
+    def __init__(
+        self,
+        folder: Path,
+        dtype: VectorDType,
+        metric: Metric,
+        stack: ExitStack,
+        names: tuple[str, str] = (VECTORS, SCALES),
+    ) -> None:
+        self._dtype, self._metric, self._names = dtype, metric, names
+        self._values: BytesWriter = stack.enter_context(large_writer(folder / names[0]))
         self._scales: BytesWriter | None = None
         if dtype == "int8":
-            self._scales = stack.enter_context(BytesWriter(folder / SCALES))
+            self._scales = stack.enter_context(BytesWriter(folder / names[1]))
         self._waiting: Floats | None = None
         self.num_vectors = 0
 
@@ -35,18 +43,17 @@ class VectorWriter:
         """The dimensions of a vector; 0 before there is one."""
         return 0 if self._waiting is None else self._waiting.shape[1]
 
+    def check(self, vectors_ND: Floats) -> None:
+        """Raises ConfigError for unlike dimensions, and CapacityError for more vectors than an
+        index has."""
+        check_dims(vectors_ND, self.num_dims or vectors_ND.shape[1], "vectors of an index")
+        check_capacity("vectors", self.num_vectors + len(vectors_ND), MAX_VECTORS)
+
     def add(self, vectors_ND: Floats) -> None:
-        """Raises ConfigError for unlike dimensions, CapacityError for more vectors than an index
-        has, and OSError."""
+        """Raises what `check` raises, and OSError."""
+        self.check(vectors_ND)
         if self._waiting is None:
             self._waiting = vectors_ND[:0].copy()
-        check_dims(vectors_ND, self.num_dims, "vectors of an index")
-        if self.num_vectors + len(vectors_ND) > MAX_VECTORS:
-            raise CapacityError(
-                "an index holds no more vectors",
-                seen=f"{self.num_vectors + len(vectors_ND):,} of {MAX_VECTORS:,}",
-                remedy="Split them over several indexes.",
-            )
         for start in range(0, len(vectors_ND), _PACKED_AT_ONCE):
             self._add_some(vectors_ND[start : start + _PACKED_AT_ONCE])
 
@@ -54,9 +61,9 @@ class VectorWriter:
         """Returns the files by name. Raises OSError."""
         if self._waiting is not None and len(self._waiting):
             self._pack(self._waiting)
-        files = {VECTORS: self._values.finish()}
+        files = {self._names[0]: self._values.finish()}
         if self._scales is not None:
-            files[SCALES] = self._scales.finish()
+            files[self._names[1]] = self._scales.finish()
         return files
 
     def _add_some(self, vectors_ND: Floats) -> None:
@@ -75,3 +82,13 @@ class VectorWriter:
         self._values.write(values)
         if self._scales is not None:
             self._scales.write(scales)
+
+
+def check_capacity(what: str, number: int, most: int) -> None:
+    """Raises CapacityError for more of them than an index has."""
+    if number > most:
+        raise CapacityError(
+            f"an index holds no more {what}",
+            seen=f"{number:,} of {most:,}",
+            remedy="Split them over several indexes.",
+        )
