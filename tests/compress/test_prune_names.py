@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paredown.compress.changed_recipe import with_max_kl, with_max_loss, with_recovery
+from paredown.compress.changed_recipe import (
+    with_max_kl,
+    with_max_loss,
+    with_min_cosine,
+    with_recovery,
+)
 from paredown.compress.cut.cuts import CUTS
 from paredown.compress.methods import PRUNERS, REFINEMENTS
 from paredown.compress.prune.pattern import NOfM, Share, find_pattern
@@ -38,6 +43,7 @@ EXAMPLES = [
     "wanda-sensitivity-50-awq-int4-g32",
     "wanda-90-to-0.01-int8",
     "sparsegpt-90-refit-to-kl-0.05-int8",
+    "wanda-90-to-cosine-0.99-int8",
     "sparsegpt-2of4",
     "sparsegpt-8of16-gptq-int4-g128",
     "rose-50-bf16",
@@ -110,6 +116,11 @@ def test_parts_of_a_name_say_what_they_say() -> None:
         ("wanda-2of4-to-kl-0.1", "no share to choose"),
         ("wanda-global-90-to-kl-0.1", "the budget or the loss"),
         ("wanda-90-to-0.1-to-kl-0.1", "both are set"),
+        ("wanda-90-to-kl-0.1-to-cosine-0.9", "both are set"),
+        ("wanda-90-to-cosine-0", "not a positive number"),
+        ("wanda-90-to-cosine-1", "no pruned model"),
+        ("wanda-2of4-to-cosine-0.9", "no share to choose"),
+        ("wanda-global-90-to-cosine-0.9", "the budget or the loss"),
         ("wanda-50-prune-ffn-25", "must precede"),
         ("wanda-50-recover-10-recover-10", "must precede"),
         ("wanda-50-kv-int8", "no such format"),
@@ -135,6 +146,7 @@ def test_names_that_make_no_sense(name: str, what: str) -> None:
         ({"method": "wanda", "pattern": 50, "max_kl": True}, "step 1, max_kl"),
         ({"method": "wanda", "pattern": 50, "max_kl": 1, "max_loss": 1}, "both are set"),
         ({"method": "wanda", "pattern": 50, "max_kl": float("nan")}, "not a positive number"),
+        ({"method": "wanda", "pattern": 50, "min_cosine": "0.9"}, "step 1, min_cosine"),
         ({"method": "sparsegpt", "pattern": 50, "order": "random"}, "natural, loss"),
         ({"method": "recover"}, "before anything is removed|one budget"),
         ({"method": "recover", "tokens": 5, "minutes": 5}, "one budget"),
@@ -180,8 +192,12 @@ def test_options_change_a_recipe() -> None:
     measured = with_max_kl(find_recipe("wanda-90-int8"), 0.25)
     assert measured.steps == find_recipe("wanda-90-to-kl-0.25-int8").steps
     assert measured.prune_steps[0].max_kl == 0.25
+    near = with_min_cosine(find_recipe("wanda-90-int8"), 0.99)
+    assert near.steps == find_recipe("wanda-90-to-cosine-0.99-int8").steps
     with pytest.raises(ConfigError, match="both are set"):
         with_max_kl(limited, 0.25)
+    with pytest.raises(ConfigError, match="both are set"):
+        with_min_cosine(limited, 0.25)
     with pytest.raises(ConfigError, match="has none"):
         with_max_kl(find_recipe("int8"), 0.25)
     with pytest.raises(ConfigError, match="removes nothing"):

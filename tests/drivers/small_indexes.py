@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.retrieve import DenseIndex, IndexConfig, TokenIndex
+from paredown.retrieve import CoilIndex, CoilText, DenseIndex, IndexConfig, TokenIndex
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -33,3 +33,25 @@ def tokens(folder: Path, documents: Sequence[np.ndarray], **config: object) -> T
     with TokenIndex.build(folder, IndexConfig(**config)) as builder:
         builder.add(documents)
     return TokenIndex.open(folder, num_threads=1)
+
+
+def coil_texts(
+    rng: np.random.Generator, number: int, dims: int, *, cls_dims: int = 0, vocabulary: int = 12
+) -> list[CoilText]:
+    """Texts of 0 to 8 tokens, some of them twice."""
+    texts = []
+    for length in rng.integers(0, 9, number):
+        texts.append(
+            CoilText(
+                ids=rng.integers(0, vocabulary, length),
+                vectors=normal(rng, int(length), dims),
+                cls=normal(rng, cls_dims) if cls_dims else None,
+            )
+        )
+    return texts
+
+
+def coil(folder: Path, texts: Sequence[CoilText], **config: object) -> CoilIndex:
+    with CoilIndex.build(folder, IndexConfig(**{"metric": "dot", **config})) as builder:
+        builder.add(texts)
+    return CoilIndex.open(folder, num_threads=1)

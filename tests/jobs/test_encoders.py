@@ -2,13 +2,17 @@
 distilled by each way that suits them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from drivers.stored_fingerprint import read_fingerprint
 from drivers.tiny_training import config
+from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.encoder_folder import classifier, embedder
+from fakes.tiny_models import make_model
 from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.distill.distill import DistillConfig
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
@@ -16,11 +20,13 @@ from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.verify.verification_file import NAME
 from paredown.executors.load import load_encoder
 from paredown.jobs.compress import compress_and_verify
+from paredown.jobs.convert import convert_and_carry
 from paredown.jobs.distill import distill_and_verify
 from paredown.jobs.verify_config import VerifyConfig
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.optimize import OptimizeConfig, optimize
 
+TARGET = "compressed-tensors"
 WORDS = ("all", "good", "bad", "is", "well", "and", "ill", "that", "ends", "now")
 
 
@@ -115,12 +121,99 @@ def test_labels_are_compared(labels: Path, text: Path, tmp_path: Path) -> None:
     assert made.verification.compressed.rank_agreement is None
 
 
+def served(path: Path) -> str:
+    """Checks the folder as a server does."""
+    checkpoint = Checkpoint.open(path)
+    encoder = load_encoder(checkpoint)
+    fingerprint = read_fingerprint(path)
+    fingerprint.check_files(checkpoint, encoder)
+    return fingerprint.check_vectors(checkpoint, encoder)
+
+
+def test_a_conversion_of_the_same_codes_costs_nothing(
+    source: Path, text: Path, tmp_path: Path
+) -> None:
+    before = compressed(source, tmp_path / "int4", "int4-g32", text).verification
+    made = convert_and_carry(tmp_path / "int4", tmp_path / "out", TARGET, num_threads=1)
+    assert made.not_verified is None
+    assert made.verification.compressed.cosine_least == pytest.approx(1, abs=1e-6)
+    assert made.verification.compressed.rank_agreement == pytest.approx(1, abs=1e-3)
+    assert made.as_json()["verification"]["recipe"] == TARGET
+    written = json.loads((tmp_path / "out" / NAME).read_text())
+    assert written["source"]["compressed"]["cosine_mean"] == before.compressed.cosine_mean
+    assert served(tmp_path / "out") == "bit for bit"
+
+
+def test_a_conversion_to_other_numbers_is_measured(labels: Path, tmp_path: Path) -> None:
+    made = convert_and_carry(labels, tmp_path / "out", "fp16", num_threads=1)
+    assert made.not_verified is None
+    assert 0.999 < made.verification.compressed.cosine_least < 1
+    assert made.verification.compressed.label_agreement > 0.9
+    assert "source" not in json.loads((tmp_path / "out" / NAME).read_text())
+    assert served(tmp_path / "out") == "bit for bit"
+
+
+def test_a_source_that_is_not_what_was_verified_is_not_converted(
+    source: Path, text: Path, tmp_path: Path
+) -> None:
+    compressed(source, tmp_path / "int4", "int4-g32", text)
+    path = tmp_path / "int4" / "modules.json"
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(CheckpointError, match="not the file that was verified"):
+        convert_and_carry(tmp_path / "int4", tmp_path / "out", TARGET, num_threads=1)
+    assert not (tmp_path / "out").exists()
+    made = convert_and_carry(tmp_path / "int4", tmp_path / "out", TARGET, verify=False)
+    assert (made.verification, made.not_verified) == (None, "--no-verify")
+    assert not (tmp_path / "out" / NAME).exists()
+
+
 def test_recovery_brings_vectors_nearer(source: Path, text: Path, tmp_path: Path) -> None:
     before = compressed(source, tmp_path / "before", "wanda-50", text).verification
     after = compressed(source, tmp_path / "after", "wanda-50-recover-8192", text).verification
     assert before is not None
     assert after is not None
     assert after.compressed.cosine_mean > before.compressed.cosine_mean
+
+
+def test_pruning_ends_at_a_cosine(source: Path, text: Path, tmp_path: Path) -> None:
+    free = compressed(source, tmp_path / "free", "wanda-90", text)
+    made = compressed(source, tmp_path / "near", "wanda-90-to-cosine-0.95", text)
+    assert free.verification is not None
+    assert made.verification is not None
+    (note,) = (one for one in made.written.notes if "cosine" in one)
+    found = re.fullmatch(
+        r"pruned ([\d.]+)% of the weights, at most 90%: cosine ([\d.]+) at the least to the "
+        r"original, at least 0.95, measured on [\d,]+ texts .*",
+        note,
+    )
+    assert found is not None, note
+    assert 0 < float(found[1]) < 90
+    assert 0.95 <= float(found[2]) < 1
+    assert made.verification.compressed.cosine_least > free.verification.compressed.cosine_least
+    assert note in made.verification.notes
+
+
+def test_nothing_is_pruned_where_every_share_is_too_far(
+    source: Path, text: Path, tmp_path: Path
+) -> None:
+    made = compressed(source, tmp_path / "out", "wanda-90-to-cosine-0.999999-int8", text)
+    assert made.written.sparsity is None
+    assert any(
+        one.startswith("nothing pruned: every share that was tried falls below a cosine")
+        for one in made.written.notes
+    )
+    assert made.verification is not None
+
+
+def test_each_kind_of_model_has_its_own_limit(source: Path, text: Path, tmp_path: Path) -> None:
+    decoder = tmp_path / "decoder"
+    make_model("llama", torch.bfloat16, 0).save_pretrained(decoder)
+    write_byte_tokenizer(decoder)
+    with pytest.raises(UnsupportedError, match=r"predictions.*min_cosine"):
+        compressed(source, tmp_path / "out", "wanda-90-to-kl-0.1", text)
+    with pytest.raises(UnsupportedError, match=r"vectors of texts.*max_kl"):
+        compressed(decoder, tmp_path / "out", "wanda-90-to-cosine-0.9", text)
+    assert not (tmp_path / "out").exists()
 
 
 def test_trained_codes_learn_the_originals_vectors(

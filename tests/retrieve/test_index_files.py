@@ -6,16 +6,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from drivers.small_indexes import build, dense, documents_of
+from drivers.small_indexes import build, coil_texts, dense, documents_of
 from paredown.errors import OutputError, RetrievalError
-from paredown.retrieve import DenseIndex, IndexConfig, TokenIndex
+from paredown.retrieve import CoilIndex, DenseIndex, IndexConfig, TokenIndex
 from paredown.retrieve import stored_bytes as stored_bytes_module
 from paredown.retrieve.index_header import digest_of
+from paredown.retrieve.stored_bytes import BytesWriter
 
 
 def test_an_index_of_another_model_is_refused(tmp_path: Path) -> None:
@@ -48,15 +50,18 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
-def make_all(folder: Path) -> Path:
-    """An index with every kind of file."""
-    with TokenIndex.build(folder) as builder:
-        documents = documents_of(np.random.default_rng(7), 20, 16)
+def make_all(folder: Path, kind: type = TokenIndex) -> Path:
+    """An index of 20 documents with every kind of file."""
+    rng = np.random.default_rng(7)
+    documents = documents_of(rng, 20, 16)
+    if kind is CoilIndex:
+        documents = coil_texts(rng, 20, 16, cls_dims=24)
+    with kind.build(folder) as builder:
         builder.add(documents, ids=[f"id {i}" for i in range(20)], texts=["text"] * 20)
     return folder
 
 
-FILES = (
+COMMON = {
     "header.json",
     "vectors.bin",
     "scales.bin",
@@ -65,10 +70,16 @@ FILES = (
     "ids.offsets.bin",
     "texts.bin",
     "texts.offsets.bin",
+}
+FILES = {
+    TokenIndex: COMMON,
+    CoilIndex: COMMON | {"tokens.bin", "documents.bin", "cls.bin", "cls.scales.bin"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, names in FILES.items() for name in sorted(names)]
 )
-
-
-@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -83,14 +94,14 @@ FILES = (
     ],
 )
 def test_a_damaged_file_is_refused(
-    tmp_path: Path, name: str, damage: Callable[[Path], object]
+    tmp_path: Path, kind: type, name: str, damage: Callable[[Path], object]
 ) -> None:
-    folder = make_all(tmp_path / "i")
-    assert {path.name for path in folder.iterdir()} == set(FILES)
-    TokenIndex.open(folder)
+    folder = make_all(tmp_path / "i", kind)
+    assert {path.name for path in folder.iterdir()} == FILES[kind]
+    kind.open(folder)
     damage(folder / name)
     with pytest.raises(RetrievalError, match=r"\(saw: .*\)\. [A-Z]"):
-        TokenIndex.open(folder)
+        kind.open(folder)
 
 
 def test_a_changed_bit_of_a_header_is_seen(tmp_path: Path) -> None:
@@ -126,21 +137,84 @@ def test_a_changed_bit_of_a_header_is_seen(tmp_path: Path) -> None:
         {"files": {"../../secret": {"num_bytes": 1, "digest": ""}}},
     ],
 )
+@pytest.mark.parametrize("kind", [TokenIndex, CoilIndex])
 def test_a_header_with_a_right_digest_may_still_lie(
-    tmp_path: Path, change: dict[str, object]
+    tmp_path: Path, kind: type, change: dict[str, object]
 ) -> None:
-    path = make_all(tmp_path / "i") / "header.json"
+    folder = make_all(tmp_path / "i", kind)
+    change_header(folder, change)
+    with pytest.raises(RetrievalError, match=r"\(saw: .*\)\. [A-Z]"):
+        kind.open(folder)
+
+
+def change_header(folder: Path, change: dict[str, object]) -> None:
+    path = folder / "header.json"
     document = json.loads(path.read_text()) | change
     del document["digest"]
     path.write_text(json.dumps(document | {"digest": digest_of(document)}))
-    with pytest.raises(RetrievalError, match=r"\(saw: .*\)\. [A-Z]"):
-        TokenIndex.open(path.parent)
+
+
+def lie(folder: Path, name: str, content: np.ndarray) -> None:
+    """Another content of the same length, with a right digest."""
+    with BytesWriter(folder / "new") as writer:
+        writer.write(content)
+        stored = writer.finish()
+    assert stored.num_bytes == (folder / name).stat().st_size
+    (folder / "new").replace(folder / name)
+    files = json.loads((folder / "header.json").read_text())["files"]
+    change_header(folder, {"files": files | {name: asdict(stored)}})
+
+
+def numbers(folder: Path, name: str, dtype: type) -> np.ndarray:
+    return np.fromfile(folder / name, dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "change"),
+    [
+        ("offsets.bin", np.int64, lambda one: one[::-1].copy()),
+        ("offsets.bin", np.int64, lambda one: np.append(one[:-1], one[-1] + 1)),
+        ("offsets.bin", np.int64, lambda one: np.append([0, 0], one[2:])),
+        ("offsets.bin", np.int64, lambda one: np.append([0, -(2**62)], one[2:])),
+        ("tokens.bin", np.uint32, lambda one: one[::-1].copy()),
+        ("tokens.bin", np.uint32, np.zeros_like),
+        ("documents.bin", np.uint32, lambda one: np.full_like(one, 2**32 - 1)),
+        ("documents.bin", np.uint32, lambda one: np.append([20], one[1:]).astype(np.uint32)),
+        ("documents.bin", np.uint32, lambda one: one[::-1].copy()),
+    ],
+)
+@pytest.mark.parametrize("verify", [True, False])
+def test_lists_with_a_right_digest_may_still_lie(
+    tmp_path: Path,
+    name: str,
+    dtype: type,
+    change: Callable[[np.ndarray], np.ndarray],
+    *,
+    verify: bool,
+) -> None:
+    folder = make_all(tmp_path / "i", CoilIndex)
+    lie(folder, name, numbers(folder, name, dtype))
+    CoilIndex.open(folder, verify=verify)
+    lie(folder, name, change(numbers(folder, name, dtype)))
+    with pytest.raises(RetrievalError, match=r"the index is damaged \(saw: .*\)\. [A-Z]"):
+        CoilIndex.open(folder, verify=verify)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"num_lists": 0}, {"num_lists": 10**12}, {"num_cls_dims": -1}, {"num_cls_dims": 10**9}],
+)
+def test_lists_are_as_many_as_the_header_says(tmp_path: Path, change: dict[str, object]) -> None:
+    folder = make_all(tmp_path / "i", CoilIndex)
+    change_header(folder, change)
+    with pytest.raises(RetrievalError, match="the index is damaged"):
+        CoilIndex.open(folder)
 
 
 def test_another_version_says_so(tmp_path: Path) -> None:
     path = make_all(tmp_path / "i") / "header.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 2}))
-    with pytest.raises(RetrievalError, match="version 2, this program reads 1"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
+    with pytest.raises(RetrievalError, match="version 1, this program reads 2"):
         TokenIndex.open(path.parent)
 
 

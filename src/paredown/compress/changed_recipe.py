@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paredown.compress.group_sizes import INPUTS_MARK
-from paredown.compress.prune_names import TO, TO_KL
+from paredown.compress.prune_names import TO, TO_COSINE, TO_KL
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import (
     EMBEDDING,
@@ -119,6 +119,13 @@ def with_max_kl(recipe: Recipe, max_kl: float) -> Recipe:
     in nats per token. Raises ConfigError if it prunes nothing, or has another limit."""
     steps = _limited(recipe, lambda step: replace(step, max_kl=max_kl))
     return replace(recipe, name=f"{recipe.name}-{TO_KL}-{max_kl:g}", steps=steps)
+
+
+def with_min_cosine(recipe: Recipe, min_cosine: float) -> Recipe:
+    """Returns the recipe for an encoder with its pruning ended where the least measured cosine
+    falls to `min_cosine`. Raises ConfigError if it prunes nothing, or has another limit."""
+    steps = _limited(recipe, lambda step: replace(step, min_cosine=min_cosine))
+    return replace(recipe, name=f"{recipe.name}-{TO_COSINE}-{min_cosine:g}", steps=steps)
 
 
 def _limited(recipe: Recipe, limited: Callable[[PruneStep], PruneStep]) -> tuple[Step, ...]:

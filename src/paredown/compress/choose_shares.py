@@ -5,7 +5,7 @@
 
 Predicted losses are those of OBS (prune/obs_losses.py), on the inputs that the unpruned model shows
 each module. What is measured is resolved before: the budget "sensitivity"
-(jobs/measured_shares.py) and the limit `max_kl` (jobs/measured_divergence.py).
+(jobs/measured_shares.py) and the limits `max_kl` and `min_cosine` (jobs/measured_divergence.py).
 """
 
 from collections.abc import Mapping
@@ -99,6 +99,7 @@ def _shares(
 ) -> dict[str, Share]:
     assert step.budget != "sensitivity", "jobs/measured_shares.py resolves it"
     assert step.max_kl is None, "jobs/measured_divergence.py resolves it"
+    assert step.min_cosine is None, "jobs/measured_divergence.py resolves it"
     if step.budget == "global":
         return global_shares(checked.source, names, step.pattern.share)
     if step.max_loss is None:

@@ -1,5 +1,5 @@
-"""Refuses the steps of a recipe that an encoder cannot have: it predicts no tokens and keeps
-none."""
+"""Refuses the steps of a recipe that an encoder cannot have, since it predicts no tokens and keeps
+none, and those that only an encoder can have."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,15 @@ from paredown.spec.model import ModelSpec
 
 def check_encoder_recipe(source: Checkpoint, recipe: Recipe) -> None:
     """Raises UnsupportedError for a step that needs a model that predicts tokens, if `source` does
-    not."""
+    not, and for one that needs vectors of texts, if it does."""
     if source.spec.generates:
+        if any(step.min_cosine is not None for step in recipe.prune_steps):
+            raise _unsupported(
+                "this limit is measured on vectors of texts, which this model does not make",
+                recipe,
+                "Give the KL divergence that is allowed (max_kl), or the predicted loss "
+                "(max_loss).",
+            )
         return
     if recipe.output is not None:
         raise _unsupported(
@@ -56,8 +63,8 @@ def _check_pruning(step: PruneStep, recipe: Recipe) -> None:
         raise _unsupported(
             "this budget is measured in predictions, which an encoder does not make",
             recipe,
-            "Give a share for all layers, one threshold for the model (budget: global), or the "
-            "predicted loss (max_loss).",
+            "Give a share for all layers, one threshold for the model (budget: global), the "
+            "predicted loss (max_loss), or the least cosine (min_cosine).",
         )
 
 

@@ -26,9 +26,10 @@ from paredown.errors import ConfigError
 
 CUT = "prune"
 RECOVER = "recover"
-# Before the predicted loss at which pruning ends, and the measured KL divergence.
+# Before what ends pruning: the predicted loss, the measured KL divergence or the measured cosine.
 TO = "to"
 TO_KL = "to-kl"
+TO_COSINE = "to-cosine"
 # Methods with other options than their defaults.
 NAMED_PRUNERS: dict[str, Pruner] = {"rose": SparseGPT(order="loss")}
 # What the amount in a name is: percent, and for layers a number of them.
@@ -55,8 +56,9 @@ PRUNE_EXPLAINED = f"""  what goes before all of that removes: {PRUNE_SYNTAX}
           PATTERN is percent or n in m: wanda-50, sparsegpt-2of4-int8; then {", ".join(REFINEMENTS)}
           to choose again and to refit: wanda-2of4-swaps-refit; magnitude-global-50 has one
           threshold for the whole model, wanda-sensitivity-50 removes more where it costs less,
-          wanda-90-to-0.01 ends where the predicted loss reaches that, and wanda-90-to-kl-0.05
-          where the measured KL divergence does
+          wanda-90-to-0.01 ends where the predicted loss reaches that, wanda-90-to-kl-0.05 where
+          the measured KL divergence does, and of an encoder wanda-90-to-cosine-0.99 where the least
+          cosine does
   recover-  training against the original for tokens or minutes, which needs torch and time:
           prune-ffn-25-recover-500000-int4-g128, prune-layers-2-recover-10m
 """
@@ -103,7 +105,7 @@ def _prune(method: str, words: list[str], name: str) -> PruneStep:
     refinements = []
     while words and words[0] in REFINEMENTS:
         refinements.append(REFINEMENTS[words.pop(0)]())
-    max_loss, max_kl = _limit(words, TO), _limit(words, TO_KL)
+    max_loss, max_kl, min_cosine = (_limit(words, one) for one in (TO, TO_KL, TO_COSINE))
     pruner = NAMED_PRUNERS.get(method) or PRUNERS[method.replace("-", "_")]()
     return PruneStep(
         pruner=pruner,
@@ -112,6 +114,7 @@ def _prune(method: str, words: list[str], name: str) -> PruneStep:
         budget=budget,
         max_loss=max_loss,
         max_kl=max_kl,
+        min_cosine=min_cosine,
     )
 
 

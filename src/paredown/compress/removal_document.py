@@ -7,7 +7,7 @@
   targets: [layers]
   refine: [swaps, refit]
   budget: sensitivity         # alike (the default), global, sensitivity
-  max_loss: 0.01              # without a budget; or max_kl: 0.05
+  max_loss: 0.01              # without a budget; or max_kl: 0.05, of encoders min_cosine: 0.99
 - method: recover
   tokens: 500000              # or minutes: 10
 """
@@ -24,6 +24,7 @@ from paredown.compress.steps import LAYERS, Budget, CutStep, PruneStep, RecoverS
 from paredown.errors import ConfigError
 
 REMOVALS = (*CUTS, *PRUNERS, RECOVER)
+_LIMITS = ("max_loss", "max_kl", "min_cosine")
 Removal = CutStep | PruneStep | RecoverStep
 
 
@@ -56,9 +57,10 @@ def removal_document(step: Removal) -> dict[str, object]:
         "budget": step.budget,
         "max_loss": step.max_loss,
         "max_kl": step.max_kl,
+        "min_cosine": step.min_cosine,
         **options_of(step.pruner),
     }
-    unset: dict[str, object] = {"refine": [], "budget": "alike", "max_loss": None, "max_kl": None}
+    unset: dict[str, object] = {"refine": [], "budget": "alike", **dict.fromkeys(_LIMITS)}
     return {key: one for key, one in document.items() if key not in unset or one != unset[key]}
 
 
@@ -82,7 +84,7 @@ def _prune_step(method: str, parts: dict[str, object], where: str) -> PruneStep:
     budget = checked_value(parts.pop("budget", "alike"), Budget, f"{where}, budget")
     limits = {
         name: checked_value(parts.pop(name, None), int | float | None, f"{where}, {name}")
-        for name in ("max_loss", "max_kl")
+        for name in _LIMITS
     }
     return PruneStep(
         pruner=configured(PRUNERS[method], parts, where),

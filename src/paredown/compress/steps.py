@@ -45,10 +45,11 @@ class PruneStep:
     """Makes weights of its targets zero, by `pattern`; `targets` as in QuantizeStep. `refinements`
     follow in order.
 
-    `budget` says how the layers share the removed weights. With `max_loss` or `max_kl` the
-    pattern's share is the most that is removed from each: it is as large as the predicted increase
-    of the loss (the sum of OBS's saliencies) allows, or the measured KL divergence to the original
-    in nats per token (jobs/measured_divergence.py). Raises ConfigError for a budget that the
+    `budget` says how the layers share the removed weights. With `max_loss`, `max_kl` or
+    `min_cosine` the pattern's share is the most that is removed from each: it is as large as the
+    predicted increase of the loss (the sum of OBS's saliencies) allows, or the measured KL
+    divergence to the original in nats per token, or of an encoder the least cosine of a text's
+    vector to the original's (jobs/measured_divergence.py). Raises ConfigError for a budget that the
     pattern cannot have.
     """
 
@@ -59,10 +60,19 @@ class PruneStep:
     budget: Budget = "alike"
     max_loss: float | None = None
     max_kl: float | None = None
+    min_cosine: float | None = None
 
     def __post_init__(self) -> None:
         self.pruner.check(self.pattern)
-        limits = [one for one in (self.max_loss, self.max_kl) if one is not None]
+        limits = {
+            name: limit
+            for name, limit in (
+                ("max_loss", self.max_loss),
+                ("max_kl", self.max_kl),
+                ("min_cosine", self.min_cosine),
+            )
+            if limit is not None
+        }
         if isinstance(self.pattern, NOfM) and (self.budget != "alike" or limits):
             raise ConfigError(
                 "a pattern of n in m leaves no share to choose",
@@ -71,22 +81,28 @@ class PruneStep:
             )
         if len(limits) > 1:
             raise ConfigError(
-                "pruning ends at a predicted loss or at a measured KL divergence, and both are set",
-                seen=f"max_loss {self.max_loss}, max_kl {self.max_kl}",
-                remedy="Leave one of them out.",
+                "pruning ends at a predicted loss or at a measured one, and both are set",
+                seen=", ".join(f"{name} {limit}" for name, limit in limits.items()),
+                remedy="Leave all but one of them out.",
             )
         if self.budget != "alike" and limits:
             raise ConfigError(
                 "one share for all layers is what a largest loss decides",
-                seen=f"budget {self.budget} with a loss of {limits[0]:g}",
+                seen=f"budget {self.budget} with {', '.join(map(_told, limits.items()))}",
                 remedy="Give the budget or the loss.",
             )
-        if not all(0 < one < math.inf for one in limits):
+        if not all(0 < one < math.inf for one in limits.values()):
             raise ConfigError(
                 "the loss that pruning may cost is not a positive number",
-                seen=f"{limits[0]:g}",
+                seen=", ".join(map(_told, limits.items())),
                 remedy="Give the increase of the summed error, or the KL divergence, that is "
                 "allowed: 0.01, for one.",
+            )
+        if self.min_cosine is not None and self.min_cosine >= 1:
+            raise ConfigError(
+                "no pruned model has vectors with such a cosine to the original's",
+                seen=f"min_cosine {self.min_cosine:g}",
+                remedy="Give the least cosine that is allowed, below 1: 0.99, for one.",
             )
 
     @property
@@ -101,6 +117,10 @@ class PruneStep:
     @property
     def share(self) -> Share:
         return Share(share=self.pattern.share)
+
+
+def _told(limit: tuple[str, float]) -> str:
+    return f"{limit[0]} {limit[1]:g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,9 @@ from paredown.evaluate.verify.carried_verification import (
     carry_verification,
     check_verified,
 )
+from paredown.evaluate.verify.verification import Verification
 from paredown.evaluate.verify.verification_file import verification_path
+from paredown.jobs.converted_encoder import ConvertedEncoder
 from paredown.jobs.importance import ImportanceConfig, find_importance
 from paredown.jobs.open_source import open_source
 from paredown.jobs.verify_config import NOT_WANTED
@@ -40,7 +42,8 @@ class ConvertedCheckpoint:
 
     `source_bytes`  size of the files that were converted
     `written`       its place and size, and what the target could not express
-    `verification`  how its logits compare with the source's; None where no proof was carried over
+    `verification`  how its logits compare with the source's, or the vectors of an encoder, which
+                    are measured as those of a compressed one; None where there is no proof
     `not_verified`  why not: "--no-verify" where that was asked for; None where one was
     `importance`    the importance that GGUF's K-quants were fitted by; None where nothing was
                     fitted
@@ -48,7 +51,7 @@ class ConvertedCheckpoint:
 
     source_bytes: int
     written: ConvertResult
-    verification: CarriedVerification | None
+    verification: CarriedVerification | Verification | None
     not_verified: str | None
     importance: Importance | None = None
 
@@ -62,9 +65,14 @@ class ConvertedCheckpoint:
             "notes": list(self.written.notes),
             "importance": None if self.importance is None else self.importance.text,
             "clamped": dict(self.written.clamped),
-            "verification": None if self.verification is None else self.verification.as_json(),
+            "verification": self._verification_json(),
             "not_verified": self.not_verified,
         }
+
+    def _verification_json(self) -> dict[str, object] | None:
+        if isinstance(self.verification, Verification):
+            return self.verification.figures()
+        return None if self.verification is None else self.verification.as_json()
 
 
 def convert_and_carry(
@@ -82,7 +90,8 @@ def convert_and_carry(
     This needs a target that keeps every code of a source with a verification.json. The source is
     then checked before any work, as a server checks it. The output gets golden logits of its own,
     in verification.json inside its folder when that appears, or in a file beside a GGUF file.
-    Otherwise no proof is written and `not_verified` says why. A failure leaves nothing behind.
+    An encoder is measured beside its source, whatever the target. Otherwise no proof is written and
+    `not_verified` says why. A failure leaves nothing behind.
 
     `model`        folder or .gguf file; None is the model that comes with the package
     `output`       folder or .gguf file to write; must not exist
@@ -101,23 +110,31 @@ def convert_and_carry(
     report = on_progress or (lambda what, share: None)
     source = open_source(model)
     _check_place(output)
-    carrier = None
+    proof: _Carrier | ConvertedEncoder | None = None
     if verify:
-        carrier = _Carrier(source, keeps_codes=keeps_codes(source, target), num_threads=num_threads)
+        proof = _proof(source, target, num_threads)
     found = None
     if takes_importance(target):
         check_fitted(source, output, target)
         first, report = (_part(report, 0.0, 0.5), _part(report, 0.5, 1.0))
         found = find_importance(source, output, importance, num_threads, first)
     fitting = Fitting(importance=found, num_threads=threads)
-    written = convert(source, output, target, report, carrier, fitting)
+    written = convert(source, output, target, report, proof, fitting)
     return ConvertedCheckpoint(
         importance=found,
         source_bytes=source.file_bytes,
         written=written,
-        verification=None if carrier is None else carrier.carried,
-        not_verified=NOT_WANTED if carrier is None else carrier.skipped,
+        verification=None if proof is None else proof.verification,
+        not_verified=NOT_WANTED if proof is None else proof.skipped,
     )
+
+
+def _proof(
+    source: Checkpoint, target: str, num_threads: int | None
+) -> "_Carrier | ConvertedEncoder":
+    if not source.spec.generates:
+        return ConvertedEncoder(source, target, num_threads=num_threads)
+    return _Carrier(source, keeps_codes=keeps_codes(source, target), num_threads=num_threads)
 
 
 def _part(on_progress: OnProgress, start: float, end: float) -> OnProgress:
@@ -126,11 +143,11 @@ def _part(on_progress: OnProgress, start: float, end: float) -> OnProgress:
 
 class _Carrier:
     """Checks the source against its proof before any work, and gives each output that it is called
-    with a proof of its own. `carried` is the result; `skipped` says why there is none. Raises
+    with a proof of its own. `verification` is the result; `skipped` says why there is none. Raises
     CheckpointError for a source that differs from its proof."""
 
     def __init__(self, source: Checkpoint, *, keeps_codes: bool, num_threads: int | None) -> None:
-        self.carried: CarriedVerification | None = None
+        self.verification: CarriedVerification | None = None
         self.skipped: str | None = None
         self._verified: VerifiedSource | None = None
         self._num_threads = num_threads
@@ -146,7 +163,7 @@ class _Carrier:
         if self._verified is not None:
             with self._skipping():
                 written = Checkpoint.open(path)
-                self.carried = carry_verification(self._verified, written, self._num_threads)
+                self.verification = carry_verification(self._verified, written, self._num_threads)
 
     @contextmanager
     def _skipping(self) -> Iterator[None]:

@@ -2,7 +2,12 @@
 
 import argparse
 
-from paredown.compress.changed_recipe import with_max_kl, with_max_loss, with_recovery
+from paredown.compress.changed_recipe import (
+    with_max_kl,
+    with_max_loss,
+    with_min_cosine,
+    with_recovery,
+)
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import RecoverStep
 
@@ -23,6 +28,13 @@ def add_removal_arguments(parser: argparse.ArgumentParser) -> None:
         help="end pruning where the KL divergence to the original, measured on held-out text, "
         "reaches this (nats per token); several shares are tried",
         metavar="E",
+    )
+    limit.add_argument(
+        "--min-cosine",
+        type=float,
+        help="for encoders: end pruning where the least cosine of a text's vector to the "
+        "original's, measured on held-out texts, falls to this; several shares are tried",
+        metavar="C",
     )
     add_recovery_arguments(parser)
 
@@ -51,5 +63,7 @@ def with_removal_arguments(recipe: Recipe, args: argparse.Namespace) -> Recipe:
         recipe = with_max_loss(recipe, args.max_loss)
     if args.max_kl is not None:
         recipe = with_max_kl(recipe, args.max_kl)
+    if args.min_cosine is not None:
+        recipe = with_min_cosine(recipe, args.min_cosine)
     step = recover_step(args)
     return recipe if step is None else with_recovery(recipe, step)

@@ -22,7 +22,9 @@ def print_verification(console: Console, made: CompressedCheckpoint) -> None:
 
 
 def print_carried_verification(console: Console, made: ConvertedCheckpoint) -> None:
-    if made.verification is not None:
+    if isinstance(made.verification, Verification):
+        _print_figures(console, made.verification)
+    elif made.verification is not None:
         console.print(f"verified: {made.verification.words}")
     elif made.not_verified == NOT_WANTED:
         console.print(_AS_ASKED)

@@ -26,7 +26,8 @@ EXAMPLES = """examples:
   paredown convert my-model -o small.gguf --to gguf-q4_k_m --importance imatrix.gguf
 
 Between quantized formats no number changes; what the target cannot hold is refused, with the name
-of the layer, and the proof of the source (verification.json) goes on with logits computed anew.
+of the layer, and the proof of the source (verification.json) goes on with logits computed anew. An
+encoder is measured beside its source, to any format.
 bf16, fp16 and fp32 dequantize; gguf-NAME quantizes floats. The mixtures of K-quants (gguf-q4_k_m,
 gguf-q4_k_s, gguf-q5_k_m, gguf-q5_k_s, gguf-q6_k) are fitted by how much each column counts, which a
 text that passes through the model tells.
@@ -47,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to", choices=list(CONVERSIONS), required=True, help="the format to write"
     )
     parser.add_argument(
-        "--no-verify", action="store_true", help="do not carry the model's verification.json on"
+        "--no-verify",
+        action="store_true",
+        help="do not carry the model's verification.json on, nor measure an encoder",
     )
     add_importance_arguments(parser)
     add_calibration_arguments(parser)
