@@ -24,6 +24,10 @@ void check_attention(Outcome& outcome);
 // A text's vectors have the same bits in a batch and alone.
 void check_encode(Outcome& outcome);
 
+// A sequence's logits have the same bits in a batch and alone where its model reads texts across,
+// whatever pages they lie in; what does not fit together is refused.
+void check_cross(Outcome& outcome);
+
 // Every instruction set computes what the generic one computes, up to rounding.
 void check_sets_agree(Outcome& outcome);
 

@@ -21,6 +21,7 @@ int main() {
   check_retrieve(outcome);
   check_batches(outcome);
   check_encode(outcome);
+  check_cross(outcome);
   check_gated(outcome);
   check_written_drafts(outcome);
   check_attention(outcome);

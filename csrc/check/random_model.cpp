@@ -8,9 +8,6 @@
 namespace paredown {
 namespace {
 
-constexpr int64_t kHidden = 48;  // no multiple of 32: rows of integer weights are padded
-constexpr int64_t kContext = 96;
-constexpr int64_t kPages = 24;
 constexpr int64_t kWindow = 19;
 constexpr int64_t kSwitch = 40;  // some sequences are longer
 
@@ -81,6 +78,12 @@ void fill_layer(Model& model, Random& random, const Case& test, int64_t layer) {
   add_random_linear(model, random, test, "qkv", layer, q_size + kv_size, kHidden);
   add_random_linear(model, random, test, "qkv", layer, kv_size, kHidden);  // a second part
   add_random_linear(model, random, test, "o", layer, kHidden, q_size);
+  if (config.cross) {
+    add_random_linear(model, random, test, "cross_q", layer, config.cross->q_size(), kHidden);
+    add_random_linear(model, random, test, "cross_kv", layer, kv_size, kHidden);
+    add_random_linear(model, random, test, "cross_kv", layer, kv_size, kHidden);
+    add_random_linear(model, random, test, "cross_o", layer, kHidden, config.cross->q_size());
+  }
   auto add_mlp = [&](const std::string& owner, const MlpConfig& mlp) {
     add_random_linear(model, random, test, owner + "up", layer, mlp.up_size(), kHidden);
     add_random_linear(model, random, test, owner + "down", layer, kHidden, mlp.size);
@@ -102,8 +105,16 @@ std::span<const uint8_t> bytes(const std::vector<float>& values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)};
 }
 
+void set_relative(Model& model, Random& random) {
+  const AttentionConfig* attention = model.config().relative_attention();
+  if (attention == nullptr) return;
+  const int64_t size = attention->num_heads * (2 * attention->max_distance + 1);
+  model.set_relative(floats(random, size, 0.0f, 1.0f));
+}
+
 void fill(Model& model, Random& random, const Case& test) {
   model.set_embedding(WeightKind::kFp32, bytes(floats(random, kVocab * kHidden, 0.0f, 1.0f)));
+  set_relative(model, random);
   if (test.learned_positions) {
     const std::vector<float> table = floats(random, (kContext + 2) * kHidden, 0.0f, 1.0f);
     model.set_positions(WeightKind::kFp32, bytes(table), 2);
@@ -133,6 +144,13 @@ LayerConfig plain_layer(const Case& test, KvFormat kv, int64_t window) {
   layer.residual = Residual::kSequential;
   layer.residual_multiplier = 1.0f;
   layer.kv = kv;
+  if (test.has_cross) {
+    layer.attention.inverse_frequencies.clear();
+    layer.attention.max_distance = 20;
+    layer.cross = AttentionConfig{4, 2, 16, 0, {}, 0.25f};
+    layer.cross->is_causal = false;
+    layer.norms[NormRole::kCross] = norm;
+  }
   return layer;
 }
 
@@ -182,8 +200,9 @@ std::unique_ptr<Model> random_model(Random& random, const Case& test) {
   config.vocab_size = kVocab;
   config.hidden_size = kHidden;
   config.max_positions = kContext;
-  config.num_pages = kPages;
-  config.num_sinks = test.asymmetric && !test.learned_positions ? 3 : 0;
+  config.num_pages = test.has_cross ? kCrossModelPages : kPages;
+  const bool has_sinks = test.asymmetric && !test.learned_positions && !test.has_cross;
+  config.num_sinks = has_sinks ? 3 : 0;
   config.embedding_multiplier = config.output_multiplier = 1.0f;
   // All layers slide, beside sinks where positions rotate; one of two does; none does.
   config.layers = {
@@ -254,10 +273,7 @@ void fill_encoder(Model& model, Random& random, const Case& test) {
     set_norm(model, random, "embedding_norm", 0, kHidden, config.embedding_norm->kind);
   }
   if (config.final_norm) set_norm(model, random, "final_norm", 0, kHidden, NormKind::kRms);
-  if (const AttentionConfig* attention = config.relative_attention()) {
-    const int64_t size = attention->num_heads * (2 * attention->max_distance + 1);
-    model.set_relative(floats(random, size, 0.0f, 1.0f));
-  }
+  set_relative(model, random);
   auto add_steps = [&](const std::string& prefix, const std::vector<HeadStepConfig>& steps,
                        int64_t columns) {
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -330,6 +346,7 @@ int64_t num_released(const ModelConfig& config, int64_t start) {
 void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequences, bool whole) {
   while (true) {
     std::vector<int32_t> tokens, starts, lengths, offsets{0}, pages, released, text_lengths;
+    std::vector<int32_t> cross_lengths, cross_offsets{0}, cross_pages;
     std::vector<Sequence*> running;
     for (Sequence* sequence : sequences) {
       const int64_t left = static_cast<int64_t>(sequence->tokens.size()) - sequence->done;
@@ -346,12 +363,19 @@ void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequence
       released.push_back(static_cast<int32_t>(num_gone));
       text_lengths.push_back(static_cast<int32_t>(sequence->tokens.size()));
       offsets.push_back(static_cast<int32_t>(pages.size()));
+      if (sequence->cross_length > 0) {
+        cross_lengths.push_back(sequence->cross_length);
+        cross_pages.insert(cross_pages.end(), sequence->cross_pages.begin(),
+                           sequence->cross_pages.end());
+        cross_offsets.push_back(static_cast<int32_t>(cross_pages.size()));
+      }
       running.push_back(sequence);
       sequence->done += length;
     }
     if (running.empty()) return;
     std::vector<float> logits(tokens.size() * kVocab);
-    const StepInput input{tokens, starts, lengths, lengths, offsets, pages, released, text_lengths};
+    const StepInput input{tokens,   starts,       lengths,       lengths,       offsets,    pages,
+                          released, text_lengths, cross_lengths, cross_offsets, cross_pages};
     model.check(input);
     model.step(input, logits.data());
     auto row = logits.begin();

@@ -10,6 +10,10 @@
 namespace paredown {
 
 inline constexpr int64_t kVocab = 61;
+inline constexpr int64_t kHidden = 48;  // no multiple of 32: rows of integer weights are padded
+inline constexpr int64_t kContext = 96;
+inline constexpr int64_t kPages = 24;  // of a model without cross-attention
+inline constexpr int64_t kCrossModelPages = 96;
 
 struct Case {
   Isa isa;
@@ -21,6 +25,8 @@ struct Case {
   KvFormat last_kv = kv;     // of the last layer
   bool unequal = false;      // two layers more, of other shapes and forms, between the two
   bool has_bitmaps = false;  // int8 and bf16, whose inputs are rounded; half of their numbers zero
+  // All layers have cross-attention, and relative positions in place of others.
+  bool has_cross = false;
 };
 
 // Encoders with norms on sums, with windows on both sides, with relative positions, and causal
@@ -38,6 +44,9 @@ struct Sequence {
   std::vector<int32_t> pages;
   std::vector<float> logits;
   int64_t done = 0;
+  // Of the text that it reads across, where the model has cross-attention.
+  int32_t cross_length = 0;
+  std::vector<int32_t> cross_pages = {};
 };
 
 // The same random numbers give the same weights on every instruction set.
