@@ -7,13 +7,22 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.t5_tokenizer import write_t5_tokenizer
 from fakes.tiny_t5 import KINDS, MAX_POSITIONS, VOCAB_SIZE, greedy_t5, make_t5, write_t5
+from paredown.engine.encoder import Encoder
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.beam_search import BeamSearchParams
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculation_config import SpeculationConfig
-from paredown.errors import CapacityError, CheckpointError, ParedownError, RequestError
+from paredown.engine.step_budget import choose_step_budget
+from paredown.errors import (
+    CapacityError,
+    CheckpointError,
+    ParedownError,
+    RequestError,
+    UnsupportedError,
+)
 from paredown.spec.attention_sinks import AttentionSinks
 
 EXECUTORS = ("native", "torch")
@@ -157,6 +166,34 @@ def test_speculation_and_attention_sinks_are_refused(t5) -> None:
         open_llm(folder, sinks=AttentionSinks(num_sink_tokens=4, window=20))
     with pytest.raises(ParedownError, match="no log-probabilities"):
         open_llm(folder).score([([5], [6])])
+
+
+def test_the_budget_of_a_step_is_measured_with_a_prompt_in_it(t5) -> None:
+    """`executor.step` refuses slices that read nothing across."""
+    _, folder = t5
+    executor = open_llm(folder).engine.executor
+    budget = choose_step_budget(executor, 3600.0)
+    assert budget.max_step_tokens == MAX_POSITIONS
+    assert all(seconds > 0 for seconds in budget.seconds.values())
+
+
+def test_an_encoder_decoder_is_no_encoder(t5) -> None:
+    with pytest.raises(UnsupportedError, match="makes no vectors or scores"):
+        Encoder(t5[1])
+
+
+def test_beams_lose_the_space_that_answers_lose(tmp_path: Path) -> None:
+    write_t5(make_t5("gated-untied"), tmp_path)
+    write_t5_tokenizer(tmp_path, VOCAB_SIZE)
+    params = BeamSearchParams(num_beams=2, max_tokens=6)
+    (first, *_), *_ = (one.token_ids for one in open_llm(tmp_path).beam_search([5, 6, 1], params))
+    written = json.loads((tmp_path / "tokenizer.json").read_text())
+    written["model"]["vocab"][first][0] = "▁word"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(written))
+    llm = open_llm(tmp_path)
+    best = llm.beam_search([5, 6, 1], params)[0]
+    assert best.text == llm.tokenizer.decode(best.token_ids)
+    assert best.text.startswith("word")
 
 
 def test_the_first_token_of_the_decoder_must_be_known(t5, tmp_path: Path) -> None:

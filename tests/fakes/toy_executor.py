@@ -184,6 +184,7 @@ class ToyTokenizer:
     fill_in_middle = None
     eos_token_ids = frozenset({EOS})
     has_chat_template = True
+    reads_last_turn = False
     turn_format = TurnFormat()
     template_value_names = frozenset[str]()
     control_ids: Mapping[str, int] = {}

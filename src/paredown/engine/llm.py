@@ -236,7 +236,8 @@ class LLM:
         ]
 
     def _beam_completion(self, prompt_token_ids: list[int], beam: Beam) -> BeamCompletion:
-        detokenizer = make_detokenizer(self.tokenizer, prompt_token_ids)
+        is_continued = self.engine.executor.spec.encoder is None
+        detokenizer = make_detokenizer(self.tokenizer, prompt_token_ids if is_continued else [])
         shown = beam.token_ids[:-1] if beam.finish_reason == "stop" else beam.token_ids
         text = "".join(map(detokenizer.push, shown)) + detokenizer.flush()
         return BeamCompletion(

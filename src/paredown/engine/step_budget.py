@@ -14,6 +14,7 @@ from paredown.errors import ConfigError
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
 from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.model import ModelSpec
 
 NUM_DECODING = 8
 # Budgets are multiples of this; the smallest holds a chunk beside the decoding requests.
@@ -79,22 +80,32 @@ def _largest_within(seconds: dict[int, float], target_s: float) -> int:
 
 def _step_seconds(executor: Executor, size: int, context: int, clock: Callable[[], float]) -> float:
     """Returns the median of a few steps after a warm-up step."""
-    pages = list(range(-(-context // PAGE_SIZE)))
-    num_decoding = min(NUM_DECODING, size - 1)
-    middle = min(context // 2, context - size)
-    tokens = [i % executor.spec.vocab_size for i in range(size)]
-    # All sequences write their own places in the same pages, because only the time matters.
-    slices = [
-        SequenceSlice(token_ids=tokens[:1], start=middle + i, pages=pages, num_logits=1)
-        for i in range(num_decoding)
-    ]
-    chunk = tokens[num_decoding:]
-    slices.append(
-        SequenceSlice(token_ids=chunk, start=middle + num_decoding, pages=pages, num_logits=1)
-    )
+    slices = _slices(executor.spec, size, context)
     found = []
     for _ in range(_NUM_TRIALS + 1):
         start = clock()
         executor.step(slices)
         found.append(clock() - start)
     return statistics.median(found[1:])
+
+
+def _slices(spec: ModelSpec, size: int, context: int) -> list[SequenceSlice]:
+    """Returns sequences that decode, and a chunk of a prompt; in an encoder-decoder a whole prompt,
+    and all read one of that length across."""
+    pages = list(range(-(-context // PAGE_SIZE)))
+    num_decoding = min(NUM_DECODING, size - 1)
+    middle = min(context // 2, context - size)
+    tokens = [i % spec.vocab_size for i in range(size)]
+    # All sequences write their own places in the same pages, because only the time matters.
+    slices = [
+        SequenceSlice(token_ids=tokens[:1], start=middle + i, pages=pages, num_logits=1)
+        for i in range(num_decoding)
+    ]
+    chunk = tokens[num_decoding:]
+    last = SequenceSlice(token_ids=chunk, start=middle + num_decoding, pages=pages, num_logits=1)
+    if spec.encoder is not None:
+        last = SequenceSlice(token_ids=tokens[:1], start=0, pages=pages, num_logits=1)
+        last.encoder_token_ids = chunk
+        for one in (*slices, last):
+            one.num_cross_tokens, one.cross_pages = len(chunk), pages
+    return [*slices, last]

@@ -43,7 +43,14 @@ class TaskConfig:
 
 
 def check_generates(checkpoint: Checkpoint) -> None:
-    """Raises UnsupportedError for an encoder, which predicts no text."""
+    """Raises UnsupportedError for an encoder, which predicts no text, and for an encoder-decoder,
+    which predicts none by itself."""
+    if checkpoint.spec.encoder is not None:
+        raise UnsupportedError(
+            "an encoder-decoder predicts no text without a prompt",
+            seen=f"{checkpoint.path}: {checkpoint.spec.family}",
+            remedy="Compress it by the recipes in question and compare the answers.",
+        )
     if not checkpoint.spec.generates:
         raise UnsupportedError(
             "an encoder predicts no text to measure",

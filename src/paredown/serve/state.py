@@ -43,6 +43,11 @@ class ServerTokenizer(PromptTokenizer, Protocol):
     def has_chat_template(self) -> bool: ...
 
     @property
+    def reads_last_turn(self) -> bool:
+        """Whether a chat's turns before the user's last message are left out."""
+        ...
+
+    @property
     def fill_in_middle(self) -> FillInMiddle | None:
         """The tokens that stand around the texts before and after a gap, or None."""
         ...
@@ -88,6 +93,8 @@ class ServerState:
     max_positions: int
     tokenizer: ServerTokenizer
     worker: Worker
+    # Whether an encoder reads the prompt: answers do not go on with it.
+    is_encoder_decoder: bool = False
     intake: Intake = field(default_factory=Intake)
     # Keyed by the format that writes them.
     token_parts: dict[str, TokenParts] = field(default_factory=dict)

@@ -23,11 +23,10 @@ def encoder_state(request: Request) -> EncoderState:
     """Returns the state of an encoder. Raises HttpError 400 for a model that generates."""
     state = request.app.state.server
     if not isinstance(state, EncoderState):
-        raise _wrong_task(
-            state.model_name,
-            "it generates, and makes no vectors or scores unless it is served with --task embed",
-            GENERATION_ROUTES,
-        )
+        why = "it generates, and makes no vectors or scores"
+        if not state.is_encoder_decoder:
+            why += " unless it is served with --task embed"
+        raise _wrong_task(state.model_name, why, GENERATION_ROUTES)
     return state
 
 

@@ -9,6 +9,8 @@ import pytest
 from matplotlib.image import imread
 
 from cost.test_fit_steps import TRUTH
+from fakes.t5_tokenizer import write_t5_tokenizer
+from fakes.tiny_t5 import VOCAB_SIZE, make_t5, write_t5
 from paredown.cli.main import main
 from paredown.cli.tables.bench import milliseconds
 from paredown.cost.machine_file import save_step_fit
@@ -230,3 +232,13 @@ def test_without_matplotlib_a_picture_is_refused_before_the_work(capsys, monkeyp
     code, _, err = run(capsys, *QUICK, "--plot", "latency.png")
     assert code == 2
     assert "pip install matplotlib" in err
+
+
+def test_an_encoder_decoder_is_measured_over_time_alone(tmp_path, capsys):
+    write_t5(make_t5("gated-untied"), tmp_path)
+    write_t5_tokenizer(tmp_path, VOCAB_SIZE)
+    assert main(["bench", str(tmp_path), "--rounds", "1"]) == 2
+    assert "not measured step by step" in capsys.readouterr().err
+    words = ["--rate", "50", "--requests", "4", "--input-tokens", "20", "--output-tokens", "4"]
+    assert main(["bench", str(tmp_path), "--threads", "1", "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out)

@@ -6,6 +6,8 @@ import json
 import pytest
 import torch
 
+from fakes.t5_tokenizer import write_t5_tokenizer
+from fakes.tiny_t5 import VOCAB_SIZE, make_t5, write_t5
 from paredown.cli.main import main
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -109,6 +111,22 @@ def test_chat_forgets_the_oldest_turns_when_they_no_longer_fit(capsys, monkeypat
     assert "no longer fits" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO("word " * 5000 + "\n"))
     assert main(["chat"]) == 2
+
+
+def test_chat_with_an_encoder_decoder_answers_each_message_by_itself(capsys, monkeypatch, tmp_path):
+    write_t5(make_t5("gated-untied"), tmp_path)
+    write_t5_tokenizer(tmp_path, VOCAB_SIZE)
+    monkeypatch.setattr("sys.stdin", io.StringIO("first\nsecond\n"))
+    words = ["--system", "Be kind.", "--temperature", "0", "--max-tokens", "8", "--threads", "1"]
+    assert main(["chat", str(tmp_path), "--json", *words]) == 0
+    out, err = capsys.readouterr()
+    assert "answers each message by itself" in err
+    llm = LLM(tmp_path, num_threads=1, num_pages=60)
+    messages = json.loads(out)["messages"]
+    for question, answer in (messages[1:3], messages[3:5]):
+        prompt = f"Be kind.\n\n{question['content']}"
+        (alone,) = llm.generate([prompt], SamplingParams(temperature=0, max_tokens=8))
+        assert alone.text == answer["content"]
 
 
 def test_the_api_takes_tokens_and_leaves_nothing_behind(llm):

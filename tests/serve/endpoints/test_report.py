@@ -30,6 +30,7 @@ def test_a_server_tells_what_may_be_asked_of_its_model():
         "max_tokens": 256,
         "task": "generate",
         "has_chat_template": True,
+        "reads_last_turn": False,
     }
     with encoder_server() as encoder:
         found = encoder.client.get("/report").json()

@@ -44,7 +44,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
-from paredown.errors import ConfigError
+from paredown.errors import ConfigError, UnsupportedError
 from paredown.evaluate.load.arrival import fit
 from paredown.evaluate.load.benchmark import LoadBenchmark, check_lengths, max_tokens_per_request
 from paredown.evaluate.pictures.load_plot import write_plot
@@ -115,6 +115,12 @@ def run(args: argparse.Namespace) -> int:
         return bench_encoder(args, checkpoint)
     load = parse_load(args)
     config, speculation = load_config(args, load), speculation_config(args)
+    if checkpoint.spec.encoder is not None and not load.arrivals:
+        raise UnsupportedError(
+            "an encoder-decoder is not measured step by step, since two stacks take turns",
+            seen=f"{checkpoint.path}, family {checkpoint.spec.family}",
+            remedy="Measure requests that come in over time (--rate 4).",
+        )
     load = fit_defaults(args, load, checkpoint.spec.max_positions)
     keywords = run_keywords(args)
     keywords["num_pages"] = _num_pages(args, checkpoint, load, speculation)

@@ -55,11 +55,15 @@ def run(args: argparse.Namespace) -> int:
     if args.system:
         start.append({"role": "system", "content": text_of(args.system)})
     messages = list(start)
+    reads_last_turn = llm.tokenizer.reads_last_turn
+    if reads_last_turn:
+        tell("this model has no chat template: it answers each message by itself, after --system")
     while (line := _read_line()) is not None:
         if not line.strip():
             continue
         messages.append({"role": "user", "content": line})
-        reply = _answer(llm, messages, params, num_kept=len(start), quiet=args.json)
+        shown = [*start, messages[-1]] if reads_last_turn else messages
+        reply = _answer(llm, shown, params, num_kept=len(start), quiet=args.json)
         messages.append({"role": "assistant", "content": reply})
     if args.json:
         say_json({"messages": messages})

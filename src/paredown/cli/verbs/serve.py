@@ -202,6 +202,7 @@ def _state(
         max_positions=context.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,
+        is_encoder_decoder=context.spec.encoder is not None,
         token_bound=TokenBound.of(context, args.max_answer_tokens),
         isolates_prefixes=args.isolate_prefixes,
         shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,

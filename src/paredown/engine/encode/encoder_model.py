@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.prompt import PromptTokenizer
-from paredown.errors import CheckpointError, ConfigError, RequestError
+from paredown.errors import CheckpointError, ConfigError, RequestError, UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.encoder_settings import AnswerScore, EncoderSettings
 from paredown.models.text.pair_form import PairForm
@@ -138,8 +138,15 @@ def encodes(checkpoint: Checkpoint, task: Task) -> bool:
 
 def as_encoder(checkpoint: Checkpoint) -> Checkpoint:
     """Returns the checkpoint as a model with a head. A decoder whose files name none gives the
-    vector of its last token."""
+    vector of its last token. Raises UnsupportedError for an encoder-decoder, whose decoder reads
+    its text across."""
     spec, settings = checkpoint.spec, checkpoint.encoder_settings
+    if spec.encoder is not None:
+        raise UnsupportedError(
+            "an encoder-decoder makes no vectors or scores of texts",
+            seen=f"{checkpoint.path}: {spec.family}",
+            remedy="Let it generate (leave --task embed out), or name an encoder.",
+        )
     if spec.head is None:
         is_reranker = settings is not None and settings.answer_score is not None
         spec = replace(spec, head=_BEFORE_ANSWER if is_reranker else _LAST_TOKEN)

@@ -62,11 +62,13 @@ class TemplateLimitError(RequestError):
 class ChatTemplates:
     """The templates of one checkpoint. `source` is `chat_template` of tokenizer_config.json: a
     text, or several as a list of {"name", "template"} or an object of texts by name. An Exception
-    says why it could not be read; None means no template. `where` names the file in messages."""
+    says why it could not be read; None means no template. `where` names the file in messages.
+    `reads_last_turn` says that turns before the user's last message are left out."""
 
-    def __init__(self, source: object, where: str) -> None:
+    def __init__(self, source: object, where: str, *, reads_last_turn: bool = False) -> None:
         self._source = source
         self._where = where
+        self.reads_last_turn = reads_last_turn
         self._process: ConfinedProcess | None = None
 
     @classmethod

@@ -17,6 +17,7 @@ from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.text.chat_templates import ChatTemplates
 from paredown.models.text.clean_up import clean_up
 from paredown.models.text.fill_in_middle import FillInMiddle
+from paredown.models.text.instruction_template import instruction_template, is_encoder_decoder
 from paredown.models.text.pair_form import PairForm
 from paredown.models.text.token_lengths import max_token_bytes
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
@@ -95,14 +96,14 @@ class Tokenizer:
             read_optional_json_object(path / name)
             for name in ("generation_config.json", "config.json")
         ]
+        around = ids_around(library)
         templates = ChatTemplates.of_folder(path, files.config)
-        return cls(
-            library,
-            files,
-            around=ids_around(library),
-            numbered=numbered,
-            chat_templates=templates,
-        )
+        if not templates and is_encoder_decoder(numbered[-1]):
+            before, after = (map(library.id_to_token, ids) for ids in around)
+            templates = ChatTemplates(
+                instruction_template([*before], [*after]), str(path), reads_last_turn=True
+            )
+        return cls(library, files, around=around, numbered=numbered, chat_templates=templates)
 
     @classmethod
     def _open_gguf(cls, path: Path) -> "Tokenizer":
@@ -170,6 +171,12 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         return bool(self.chat_templates)
+
+    @property
+    def reads_last_turn(self) -> bool:
+        """Returns whether chats are rendered by our own template, which reads the system's messages
+        and the user's last one alone (models/text/instruction_template.py)."""
+        return self.chat_templates.reads_last_turn
 
     @property
     def vocabulary(self) -> dict[str, int]:

@@ -156,9 +156,9 @@ class Answer:
             yield from self._shape.add(piece)
 
     def _logprob_rows(self) -> list[LogprobRows]:
-        tokenizer = self._state.tokenizer
+        tokenizer, is_apart = self._state.tokenizer, self._state.is_encoder_decoder
         return [
-            LogprobRows(tokenizer, job.prompt_token_ids)
+            LogprobRows(tokenizer, [] if is_apart else job.prompt_token_ids)
             for job in self._jobs
             for _ in range(job.params.n)
         ]

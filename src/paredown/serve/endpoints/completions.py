@@ -39,6 +39,8 @@ async def _prepare(request: Request) -> Answer:
     asked, params = await state.intake.read(request, read, state.max_positions)
     state.check_model(asked.model)
     params = state.token_bound.apply(params)
+    if state.is_encoder_decoder:
+        _check_apart(state, asked)
     if asked.suffix:
         params = _ending_in_gap(params, _fill_in_middle(state))
     given = asked.prompts
@@ -78,6 +80,24 @@ async def _prepare(request: Request) -> Answer:
     except BaseException:
         admission.close()
         raise
+
+
+def _check_apart(state: ServerState, asked: CompletionRequest) -> None:
+    """Raises HttpError for what only makes sense where an answer goes on with its prompt."""
+    for field, reason in (
+        ("echo", "an encoder reads the prompt, and the answer does not go on with it"),
+        ("prompt_logprobs", "an encoder reads the prompt as a whole, and predicts none of it"),
+        ("suffix", "it does not write between two texts"),
+    ):
+        value = getattr(asked, field)
+        if value is not None and value is not False and value != "":
+            raise HttpError(
+                400,
+                f"{field}: the model {state.model_name!r} is an encoder-decoder: {reason}; leave "
+                "it out",
+                param=field,
+                code="unsupported_parameter",
+            )
 
 
 def _fill_in_middle(state: ServerState) -> FillInMiddle:

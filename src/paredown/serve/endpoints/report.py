@@ -18,5 +18,9 @@ async def report(request: Request) -> Response:
 def _task(state: ServerState | EncoderState) -> dict[str, object]:
     """Returns what may be asked of the model. "makes" is the kind of an encoder's results."""
     if isinstance(state, ServerState):
-        return {"task": "generate", "has_chat_template": state.tokenizer.has_chat_template}
+        return {
+            "task": "generate",
+            "has_chat_template": state.tokenizer.has_chat_template,
+            "reads_last_turn": state.tokenizer.reads_last_turn,
+        }
     return {"task": "embed", "makes": state.model.kind, "num_labels": state.model.size}

@@ -17,6 +17,8 @@ from paredown.serve.schema.tools import ToolUse
 from paredown.serve.state import ServerTokenizer
 
 _SHORT_ID_CHARS = 9
+# What is said in turn; the system speaks beside it.
+_TURNS = ("user", "assistant", "tool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,8 @@ def _values(
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """Returns the values that the template reads, and notes on what was asked for in vain."""
     notes = []
+    if tokenizer.reads_last_turn and any(one.role in _TURNS for one in asked.messages[:-1]):
+        notes.append("turns before the last message have no effect: the model has no chat template")
     if asked.verbosity is not None:
         notes.append("verbosity has no effect")
     if asked.thinking_budget is not None and form.reasoning is None:

@@ -56,6 +56,11 @@ class Chat {
   fit(report) {
     this.isChat = report.has_chat_template !== false;
     this.maxTokens = report.max_tokens;
+    if (report.reads_last_turn) {
+      element("empty-text").textContent =
+        "This model has no chat template: it answers each message by itself, " +
+        "and reads no earlier ones. Nothing is kept: a chat ends with its tab.";
+    }
     if (this.isChat) return;
     this.settings.form.elements.system.closest("label").hidden = true;
     element("empty-title").textContent = "Begin a text.";
