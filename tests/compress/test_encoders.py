@@ -128,7 +128,7 @@ def test_transformers_reads_what_was_written(
 @pytest.mark.parametrize(
     ("recipe", "told"),
     [
-        ("int8-head-int8", "no output layer"),
+        ("int8-head-int8", "files of its own"),
         ("int8-kv-int8", "keys and values"),
         ("qat-int8", "predicts or writes"),
         ("llm-qat-int4-g32", "predicts or writes"),

@@ -8,6 +8,7 @@ from paredown.compress.cut.method import Cut
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import EMBEDDING, LAYERS, PruneStep, TrainStep
 from paredown.errors import UnsupportedError
+from paredown.models.check_tensors import head_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.model import ModelSpec
 
@@ -25,12 +26,7 @@ def check_encoder_recipe(source: Checkpoint, recipe: Recipe) -> None:
             )
         return
     if recipe.output is not None:
-        raise _unsupported(
-            "an encoder has no output layer; its head keeps its floats",
-            recipe,
-            f"Leave -head- out. The layers ({LAYERS}) and the table of embeddings (-{EMBEDDING}-) "
-            "can be quantized.",
-        )
+        _check_head(source, recipe)
     if recipe.kv_cache is not None:
         raise _unsupported(
             "an encoder keeps no keys and values", recipe, "Leave -kv- out of the recipe."
@@ -50,6 +46,34 @@ def check_encoder_cuts(spec: ModelSpec, cuts: Sequence[Cut]) -> None:
                 seen=f"score {cut.score}",
                 remedy="Choose neurons by what is lost without them (score: obs).",
             )
+
+
+def _check_head(source: Checkpoint, recipe: Recipe) -> None:
+    """Raises UnsupportedError for a head without a weight of its own in the main files, and for one
+    that is to be trained."""
+    rest = f"The layers ({LAYERS}) and the table of embeddings (-{EMBEDDING}-) can be quantized."
+    head = source.spec.head
+    if head is None or not head.steps_by_role():
+        raise _unsupported(
+            "the head of this encoder has no linear layer", recipe, f"Leave -head- out. {rest}"
+        )
+    if source.own_head:
+        raise _unsupported(
+            "the head lies in files of its own (a Dense module), which every program reads as "
+            "floats",
+            recipe,
+            f"Leave -head- out. {rest}",
+        )
+    if not any(head_modules(source.spec, source.names)):
+        raise _unsupported(
+            "the head is the table of embeddings",
+            recipe,
+            f"Leave -head- out and quantize the table (-{EMBEDDING}-int8).",
+        )
+    if recipe.train_step is not None:
+        raise _unsupported(
+            "the codes of a head are not trained", recipe, "Leave -head- out of the recipe."
+        )
 
 
 def _check_pruning(step: PruneStep, recipe: Recipe) -> None:

@@ -53,6 +53,13 @@ def _check(module: LinearModule, step: PruneStep, source: Checkpoint) -> None:
             seen=module.name,
             remedy="Prune the layers (targets: [layers]).",
         )
+    if module.is_head:
+        raise UnsupportedError(
+            "the head of an encoder is not pruned: it has few weights, and every text depends on "
+            "all of them",
+            seen=module.name,
+            remedy="Prune the layers (targets: [layers]).",
+        )
     if module.name == source.names.output and source.spec.is_tied:
         raise UnsupportedError(
             "the output layer is tied to the embedding, which is not pruned",

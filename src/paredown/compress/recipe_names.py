@@ -76,7 +76,7 @@ EXPLAINED = f"""recipes by name: {SYNTAX}
           {", ".join(WeightSpec(dtype="int8").free_activations)}: int4-g64-on-int16_group
   METHOD  how codes are found: rtn (where none is named), gptq, hqq;
           what goes before: awq, smoothquant, as in awq-gptq-int4-g128
-  -head-  the output layer too: gptq-int4-g128-head-int8
+  -head-  the output layer too: gptq-int4-g128-head-int8; of an encoder its head: int8-head-int8
   -embedding-  the table of embeddings too: int8-head-int8-embedding-int8
   -kv-    how a server keeps keys and values: {", ".join(get_args(KVFormat))}
   whole recipes, in the place of [METHOD-]FORMAT:

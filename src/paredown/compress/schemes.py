@@ -132,7 +132,7 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
     places_of: dict[tuple[str, str, str], list[tuple[int | None, int | None]]] = {}
     for module in linear_modules(source):
         scheme = schemes.get(module.name)
-        if scheme is None and module.roles == (EMBEDDING,):
+        if scheme is None and (module.roles == (EMBEDDING,) or module.is_head):
             continue
         method, form = _AS_IT_IS if scheme is None else (scheme.method, scheme.format)
         kind = ", ".join(map(role_kind, module.roles))
@@ -142,7 +142,7 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
         for role in source.spec.router_shapes(layer):
             places_of.setdefault((role, *_AS_IT_IS), []).append((layer, None))
     rows: dict[tuple[str, str, str], SchemeRow] = {}
-    ordered = sorted(places_of.items(), key=lambda item: _ROLES.index(item[0][0].split(", ")[0]))
+    ordered = sorted(places_of.items(), key=lambda item: _place_of(item[0][0].split(", ")[0]))
     for (kind, method, form), places in ordered:
         layers = sorted({layer for layer, _ in places if layer is not None})
         key = format_ranges(layers), method, form
@@ -155,6 +155,11 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
             num_modules=len(places) + (0 if before is None else before.num_modules),
         )
     return list(rows.values())
+
+
+def _place_of(role: str) -> int:
+    """Returns the place of a role among those that people read; steps of a head stand together."""
+    return _ROLES.index(OUTPUT if role.startswith(f"{OUTPUT}.") else role)
 
 
 def _title(kind: str, places: list[tuple[int | None, int | None]], source: Checkpoint) -> str:
@@ -173,6 +178,13 @@ def _check(module: LinearModule, scheme: Scheme, source: Checkpoint) -> None:
             "transposed modules, which compressed-tensors does not know",
             seen=f"transposed: {module.roles[0]}",
             remedy="Use a float format (bf16, fp16).",
+        )
+    if module.is_head and scheme.needs_inputs:
+        raise UnsupportedError(
+            "calibration does not look at the inputs of a head",
+            seen=f"{scheme.method}, {scheme.format} for {module.name}",
+            remedy="Round it to nearest, with inputs as they come: a step of its own in a recipe "
+            "file (method: rtn, format: int8, targets: [head]).",
         )
     with naming(f"tensor {module.name}.weight"):
         written_format(scheme.stored).check(scheme.stored, module.shape)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from paredown.compress.steps import EMBEDDING, LAYERS, OUTPUT
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.module_pattern import PatternError, UnreadPatternError, module_pattern
+from paredown.models.check_tensors import head_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import expert_index, role_kind, split_role
 
@@ -21,6 +22,11 @@ class LinearModule:
     transposed: bool
 
     @property
+    def is_head(self) -> bool:
+        """Whether it is a step of an encoder's head: "head.0", "head.token.0"."""
+        return self.roles[0].startswith(f"{OUTPUT}.")
+
+    @property
     def titles(self) -> tuple[str, ...]:
         """The words by which a target may name the module."""
         return tuple(title for role in self.roles for title in self.titles_of(role))
@@ -29,17 +35,21 @@ class LinearModule:
         """Returns the words by which a target may name one of its roles: "experts.5.gate" is also
         in "experts.gate", "gate" and "experts"."""
         if self.layer is None:
-            return (role,)
+            return (role, OUTPUT) if self.is_head else (role,)
         owner, own = split_role(role)
         group = owner.split(".")[0]
         return tuple(title for title in (role, role_kind(role), own, group) if title)
 
 
 def linear_modules(source: Checkpoint) -> list[LinearModule]:
-    """Returns every linear module, those of an encoder's layers first, with the output layer, if
-    there is one, and the embedding last."""
+    """Returns every linear module, those of an encoder's layers first, with the steps of a head,
+    the output layer, if there is one, and the embedding last."""
     modules = [] if source.spec.encoder is None else _layer_modules(source.encoder)
     modules += _layer_modules(source)
+    modules += [
+        LinearModule(name=one.name, roles=one.roles, layer=None, shape=one.shape, transposed=False)
+        for one in head_modules(source.spec, source.names)
+    ]
     shape = (source.spec.vocab_size, source.spec.hidden_size)
     tables = [(source.names.output, OUTPUT)] if source.spec.generates else []
     tables.append((source.names.embedding, EMBEDDING))

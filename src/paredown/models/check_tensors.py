@@ -79,8 +79,8 @@ def embedding_module(spec: ModelSpec, names: Names) -> Module:
 
 
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
-    """Yields every linear module of the layers once, those of an encoder first, and the output
-    layer unless it is tied."""
+    """Yields every linear module of the layers once, those of an encoder first, the output layer
+    unless it is tied, and the steps of the head."""
     if spec.encoder is not None:
         yield from linear_modules(spec.encoder, names.encoder)
     for layer in range(spec.num_layers):
@@ -98,6 +98,18 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
                 )
     if spec.has_own_output:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
+    yield from head_modules(spec, names)
+
+
+def head_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
+    """Yields the linear layers of the head that lie in the main files. Those in files of their own
+    and those that are the embedding are none of them."""
+    if spec.head is None:
+        return
+    for role, shape in spec.head.step_shapes(spec.hidden_size).items():
+        name = names.head.get(f"{role}.weight")
+        if name is not None:
+            yield Module(name=name.removesuffix(".weight"), shape=shape, roles=(role,))
 
 
 def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
@@ -140,14 +152,11 @@ def table_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[in
 
 
 def head_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yields (name, shape) of each tensor of the head in the main files."""
-    if spec.head is None:
-        return
-    matrices = spec.head.step_shapes(spec.hidden_size)
-    shapes: dict[str, tuple[int, ...]] = {f"{one}.weight": two for one, two in matrices.items()}
-    shapes |= {role: (size,) for role, size in spec.head.vector_sizes().items()}
-    for role, name in names.head.items():
-        yield name, shapes[role]
+    """Yields (name, shape) of each bias and norm of the head in the main files."""
+    sizes = {} if spec.head is None else spec.head.vector_sizes()
+    for role, size in sizes.items():
+        if role in names.head:
+            yield names.head[role], (size,)
 
 
 def vector_tensor(names: Names, role: str, layer: int | None) -> str:

@@ -237,7 +237,7 @@ class Checkpoint:
         name = self.names.head.get(f"{role}.weight")
         if name is None:
             return floats.decode(self.own_head[f"{role}.weight"])
-        return self._plain(name.removesuffix(".weight"))
+        return self._weight(name.removesuffix(".weight"))
 
     def head_vector(self, role: str) -> npt.NDArray[np.float32] | None:
         """Returns the values of a head's bias or norm, "head.0.bias" or "head.0.norm.weight", or

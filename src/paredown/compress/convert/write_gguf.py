@@ -23,6 +23,7 @@ from paredown.formats.gguf.floats import F32
 from paredown.formats.gguf.table import BLOCK_FORMATS, encode, exact_format
 from paredown.formats.grid_weight import float_weight
 from paredown.formats.weight import CoreWeight
+from paredown.models.check_tensors import head_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.file import write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value
@@ -99,8 +100,19 @@ def write_gguf(
         bits_per_weight=checkpoint_bits_per_weight(written, checkpoint.spec),
         formats=job.counts(),
         clamped=job.clamped,
-        notes=(*vocabulary.notes, *job.notes()),
+        notes=(*vocabulary.notes, *job.notes(), *_head_notes(checkpoint)),
     )
+
+
+def _head_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
+    coded = [
+        one.name
+        for one in head_modules(checkpoint.spec, checkpoint.names)
+        if checkpoint.is_coded(one.name)
+    ]
+    if not coded:
+        return ()
+    return (f"the codes of the head become floats, as llama.cpp keeps it: {', '.join(coded)}",)
 
 
 def check_write(checkpoint: Checkpoint, output: Path, formats: GGUFFormats) -> None:

@@ -7,6 +7,7 @@ from paredown.executors.native.tied_embedding import embedding_is_output
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
 from paredown.kernels.native_model import planned_encode_bytes, planned_step_bytes
 from paredown.kernels.padded_heads import with_padded_heads
+from paredown.models.check_tensors import head_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
@@ -64,10 +65,15 @@ def _head_bytes(checkpoint: Checkpoint) -> dict[str, int]:
     if head is None:
         return {}
     steps, sizes = head.steps_by_role(), {}
+    stored = checkpoint.weight_specs()
+    modules = {one.roles[0]: one.name for one in head_modules(spec, checkpoint.names)}
     for role, (rows, columns) in head.step_shapes(spec.hidden_size).items():
         bits = 32.0
+        own = stored.get(modules.get(role, ""))
         if steps[role].is_tied:
-            bits = run_form(checkpoint.embedding_spec(), columns).bits_per_weight(columns)
+            own = checkpoint.embedding_spec()
+        if own is not None and (steps[role].is_tied or own.is_quantized):
+            bits = run_form(own, columns).bits_per_weight(columns)
         sizes[role] = int(rows * columns * bits / 8)
     return sizes
 
