@@ -34,7 +34,7 @@ from paredown.models.decoder.smoothing import smoothing_pairs
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec
 from references.awq import clip_group, round_groups, scales_of, search_row
-from references.plain_block import PlainBlock, tiny_block
+from references.plain_block import PlainBlock, cross_block, tiny_block
 
 INT3 = LayerTarget(spec=FORMATS["int3-g32-asym"], scale_dtype="fp32")
 
@@ -99,6 +99,53 @@ def test_the_first_scale_is_the_naive_search_s(tmp_path: Path) -> None:
     before = layer.attention_norm.weight.data.clone()
     AWQ(clip=False).apply(block, all_targets(block))
     torch.testing.assert_close(before / layer.attention_norm.weight.data, best, rtol=1e-5, atol=0)
+
+
+def test_the_scale_of_cross_attention_is_the_naive_search_s(tmp_path: Path) -> None:
+    """Its queries' norm has one, and its values; keys and values read what all layers read."""
+    block = cross_block(tmp_path, double=True)
+    layer = block.layer
+    chosen = torch.randperm(block.spec.hidden_size, generator=torch.Generator().manual_seed(5))[:4]
+    layer.cross_norm.weight.data[chosen] *= 12
+    layer.cross_q.weight.data[:, chosen] /= 4
+    inputs = []
+
+    def tap(point: str, x: torch.Tensor) -> torch.Tensor:
+        if point == "cross_input":
+            inputs.append(x)
+        return x
+
+    block.run(tap)
+    weight, names = layer.cross_q.weight.data.clone(), ("cross_norm", "cross_q", "cross_k")
+    before = {name: layer.get_submodule(name).weight.data.clone() for name in names}
+    outputs = block.outputs()
+
+    def attended() -> torch.Tensor:
+        found = []
+        for x, read in zip(inputs, block.encoded(), strict=True):
+            scores = heads(layer.cross_q(x)) @ heads(layer.cross_k(read)).mT
+            mixed = (scores.softmax(-1) @ heads(layer.cross_v(read))).transpose(1, 2).flatten(2)
+            found.append(layer.cross_o(mixed))
+        return torch.cat(found)
+
+    def heads(x: torch.Tensor) -> torch.Tensor:
+        return x.unflatten(-1, (-1, layer.spec.cross.head_dim)).transpose(1, 2)
+
+    expected, x_SI = attended(), torch.cat(inputs).flatten(0, 1)
+    tried = [torch.ones(x_SI.shape[1], dtype=torch.float64)]
+    tried += [scales_of(step / 20, x_SI, [weight], 32) for step in range(20)]
+    errors = []
+    for scales_I in tried:
+        with replaced(layer, {"cross_q": round_groups(weight * scales_I, INT3) / scales_I}):
+            errors.append(float((attended() - expected).square().mean()))
+    best = tried[min(range(len(tried)), key=errors.__getitem__)]
+    assert not torch.equal(best, tried[0])
+    notes = AWQ(clip=False).apply(block, all_targets(block)).notes
+    ratio = before["cross_norm"] / layer.cross_norm.weight.data
+    torch.testing.assert_close(ratio, best, rtol=1e-5, atol=0)
+    assert torch.equal(layer.cross_k.weight.data, before["cross_k"])
+    torch.testing.assert_close(block.outputs(), outputs, rtol=1e-6, atol=1e-6)
+    assert any(note.startswith("cross_k, cross_v: ") for note in notes)
 
 
 def test_means_and_candidates_are_the_naive_ones() -> None:

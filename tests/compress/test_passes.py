@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fakes.tiny_models import VARIANTS
+from fakes.tiny_t5 import make_t5, write_t5
 from paredown.compress.calibrate.block import LayerBlock, load_block
 from paredown.compress.calibrate.passes import Passes
 from paredown.compress.calibrate.workspace import Workspace, open_workspace
@@ -71,6 +72,48 @@ def test_every_pass_sees_what_a_whole_one_would(
     assert torch.equal(torch.cat(list(passes.outputs())), whole_NTD)
     passes.close()
     assert [file.name for file in workspace.path.glob("*.f32")] == ["inputs-00000.f32"]
+
+
+CROSS_GROUPS = {
+    ("attention_input",): ("q", "k", "v"),
+    ("o_input",): ("o",),
+    ("cross_input",): ("cross_q",),
+    ("cross_encoded",): ("cross_k", "cross_v"),
+    ("cross_o_input",): ("cross_o",),
+    ("mlp_input",): ("gate", "up"),
+    ("down_input",): ("down",),
+}
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("left_out", [None, *CROSS_GROUPS])
+def test_every_pass_over_a_layer_with_cross_attention_sees_what_a_whole_one_would(
+    left_out: tuple[str, ...] | None, tmp_path: Path, workspace: Workspace
+) -> None:
+    write_t5(make_t5("gated-tied"), tmp_path / "in")
+    source = Checkpoint.open(tmp_path / "in")
+    draw = torch.Generator().manual_seed(1)
+    inputs, read = workspace.inputs(0, (5, 24, 64)), workspace.inside(0, "encoded", (5, 31, 64))
+    inputs.write([torch.randn(5, 24, 64, generator=draw)])
+    read.write([torch.randn(5, 31, 64, generator=draw)])
+    block = load_block(source, 0, inputs, read)
+    passes = Passes(block, workspace)
+    for points, roles in CROSS_GROUPS.items():
+        if points != left_out:
+            seen, expected = {}, {}
+            passes.observe(recorder(seen), points)
+            block.run(recorder(expected), stop_after=last_point(points))
+            for x, whole in zip(seen[points[0]], expected[points[0]], strict=True):
+                assert torch.equal(x, whole)
+        halve(block, roles)
+    both = zip(block.inputs(), block.encoded(), strict=True)
+    whole_NTD = torch.cat([block.layer(x, block.table, block.mask, one) for x, one in both])
+    assert torch.equal(torch.cat(list(passes.outputs())), whole_NTD)
+    passes.close()
+    assert sorted(file.name for file in workspace.path.glob("*.f32")) == [
+        "inputs-00000-encoded.f32",
+        "inputs-00000.f32",
+    ]
 
 
 @torch.inference_mode()

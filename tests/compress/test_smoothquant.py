@@ -18,10 +18,10 @@ from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulate
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.models.decoder.points import INPUT_POINTS, untouched
+from paredown.models.decoder.points import ROLE_POINTS, untouched
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ActivationDType, WeightSpec
-from references.plain_block import PlainBlock, tiny_block
+from references.plain_block import PlainBlock, cross_block, tiny_block
 
 
 def w8a8(activations: ActivationDType = "int8_row") -> LayerTarget:
@@ -49,7 +49,7 @@ def largest_inputs(block: PlainBlock) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
 
     def tap(point: str, x: torch.Tensor) -> torch.Tensor:
-        if point in INPUT_POINTS.values():
+        if point in ROLE_POINTS.values():
             rows = x.abs().flatten(0, 1).amax(0)
             found[point] = torch.maximum(found.get(point, rows), rows)
         return x
@@ -98,6 +98,23 @@ def test_a_fixed_alpha_is_equation_four(tmp_path: Path) -> None:
         stored = float((old_norm[channel] / scale).to(torch.bfloat16))
         assert float(block.layer.mlp_norm.weight.data[channel]) == pytest.approx(stored, rel=1e-2)
     torch.testing.assert_close(block.outputs(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_queries_of_cross_attention_are_smoothed_and_the_function_stays(
+    tmp_path: Path,
+) -> None:
+    block = cross_block(tmp_path)
+    layer = block.layer
+    layer.cross_norm.weight.data[5:8] *= 30
+    layer.cross_q.weight.data[:, 5:8] /= 30
+    expected = block.outputs()
+    before = float((rounded_outputs(block, w8a8()) - expected).square().mean())
+    kept = layer.cross_k.weight.data.clone()
+    notes = SmoothQuant().apply(block, targets_of(block, w8a8())).notes
+    torch.testing.assert_close(block.outputs(), expected, rtol=1e-3, atol=1e-3)
+    assert torch.equal(layer.cross_k.weight.data, kept)
+    assert float((rounded_outputs(block, w8a8()) - expected).square().mean()) < 0.5 * before
+    assert any(note.startswith("cross_k, cross_v: ") for note in notes)
 
 
 def test_a_channel_that_calibration_never_saw_keeps_its_scale() -> None:

@@ -11,6 +11,7 @@ from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.require_floats import require_floats
 from paredown.compress.schemes import Scheme, resolve_schemes, resolved_name
+from paredown.compress.steps import QuantizeStep, TransformStep
 from paredown.errors import UnsupportedError
 from paredown.formats.tensor import STORED_DTYPES
 from paredown.models.checkpoint import Checkpoint
@@ -87,20 +88,29 @@ def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     require_floats(source)
     check_encoder_recipe(source, recipe)
     check_files(source.path)
-    if source.spec.encoder is not None:
-        _check_two_stacks(recipe)
+    check_stacks(source, recipe)
     schemes = resolve_schemes(recipe, source)
     prunings = resolve_prunings(recipe, source, schemes)
     named = replace(recipe, name=resolved_name(recipe, schemes))
     return CheckedRecipe(source=source, recipe=named, schemes=schemes, prunings=prunings)
 
 
-def _check_two_stacks(recipe: Recipe) -> None:
-    """Raises UnsupportedError for a recipe that walks through the layers: a walk knows one stack of
-    them, and an encoder-decoder has two."""
-    if recipe.needs_calibration or recipe.steps != recipe.quantize_steps:
+def check_stacks(source: Checkpoint, recipe: Recipe) -> None:
+    """Raises UnsupportedError for a recipe that an encoder-decoder cannot have, if `source` is one.
+    Budgets, cuts and trainings know one stack of layers, and no kernel reads cross-attention's keys
+    with stored scales."""
+    if source.spec.encoder is None:
+        return
+    if recipe.has_static_kv:
         raise UnsupportedError(
-            "the layers of an encoder-decoder are only quantized, and without calibration",
+            "layers with cross-attention find the scales of keys and values themselves",
             seen=recipe.name,
-            remedy="Use a recipe that looks at weights alone: int8, int4-g128, hqq-int4-g64.",
+            remedy="Choose a format with a scale for each token: -kv-int8, -kv-fp8.",
+        )
+    if any(not isinstance(step, TransformStep | QuantizeStep) for step in recipe.steps):
+        raise UnsupportedError(
+            "the layers of an encoder-decoder are only quantized: nothing is removed from them, "
+            "and their codes are not trained",
+            seen=recipe.name,
+            remedy="Use a recipe that rounds: int8, w8a8, gptq-int4-g128, awq-int4-g128.",
         )

@@ -29,6 +29,7 @@ from paredown.compress.calibrate.gradients import (
 )
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.source_digest import source_digest
+from paredown.compress.calibrate.stack import check_texts
 from paredown.compress.calibrate.walk import walk
 from paredown.compress.calibrate.walk_plan import WalkPlan
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
@@ -79,6 +80,7 @@ def compress(
         checked = with_chosen_shares(checked, {})
         return FolderJob(checked, finish).write(output, overwrite, report)
     calibration = _required(calibration, checked.recipe)
+    check_texts(source.spec, calibration)
     if layers is not None:
         job = FolderJob(checked, finish)
         job.take_layers(layers)
@@ -129,13 +131,15 @@ def _require_room(
         calibration.num_tokens,
         needs_hessian=any(map(checked.needs_hessian, (*checked.schemes, *checked.prunings))),
         has_transforms=bool(checked.recipe.transforms),
+        num_answer_tokens=calibration.num_answer_tokens,
     )
     memory.require()
     disk = CalibrationDisk(
         num_sequences=calibration.num_sequences,
-        num_tokens=calibration.num_tokens,
+        num_tokens=max(calibration.num_tokens, calibration.num_answer_tokens),
         hidden_size=source.spec.hidden_size,
         heads_size=max(layer.attention.query_size for layer in source.spec.layer_counts),
+        num_encoded=0 if source.spec.encoder is None else calibration.num_tokens,
     )
     disk.require(workspace_path(output))
     return memory.total, disk.total

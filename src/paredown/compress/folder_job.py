@@ -114,6 +114,8 @@ class FolderJob:
         config = dict(source.config)
         name_dtype(config, self._float_dtype)
         if self._unties:
+            untied = source.names.family.untied_fields
+            config |= {name: untied[name] for name in untied if config.get(name) is None}
             config["tie_word_embeddings"] = False
         if self._schemes:
             config["quantization_config"] = self._quantization_config()

@@ -2,6 +2,7 @@
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
+from paredown.evaluate.texts.continued_calibration import choose_continued_calibration
 from paredown.evaluate.texts.encoder_texts import choose_encoder_calibration
 from paredown.evaluate.texts.sampling_executor import load_sampling_executor
 from paredown.models.checkpoint import Checkpoint
@@ -13,8 +14,8 @@ def calibration_windows(
 ) -> Calibration:
     """Cuts the windows from the config's text, or has `source` sample one; windows that are
     already cut are returned unchanged. Those of an encoder are whole texts with their special
-    tokens. Raises ConfigError for a text that is too short and
-    CheckpointError for one that cannot be read."""
+    tokens, and those of an encoder-decoder have a part for each side. Raises ConfigError for a text
+    that is too short and CheckpointError for one that cannot be read."""
     if isinstance(config, Calibration):
         return config
     tokenizer = Tokenizer.open(source.path)
@@ -24,6 +25,10 @@ def calibration_windows(
             tokenizer,
             vocab_size=source.spec.vocab_size,
             max_positions=source.spec.max_positions,
+        )
+    if source.spec.encoder is not None:
+        return choose_continued_calibration(
+            config, tokenizer, lambda: load_sampling_executor(source, num_threads), source.spec
         )
     return choose_calibration(
         config,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
+from paredown.compress.checked_recipe import CheckedRecipe, check_recipe, check_stacks
 from paredown.compress.cut.cut import check_cuts
 from paredown.compress.recipe import Recipe, Stage
 from paredown.compress.steps import RecoverStep
@@ -38,6 +38,7 @@ def train_config(step: RecoverStep, num_threads: int | None = None) -> TrainConf
 def check_stages(source: Checkpoint, recipe: Recipe) -> StagedRecipe:
     """Resolves every stage against the sizes that it will find. Raises what `check_recipe` and the
     cuts raise."""
+    check_stacks(source, recipe)
     spec = source.spec
     name = recipe.name
     stages = recipe.stages

@@ -46,9 +46,6 @@ class Verifier:
         self.skipped: str | None = None
 
     def __call__(self, folder: Path, notes: tuple[str, ...]) -> None:
-        if self._original.spec.encoder is not None:
-            self.skipped = "an encoder-decoder gives no probabilities for a text alone"
-            return
         try:
             self.verification = self._measure(Checkpoint.open(folder), (*self._notes, *notes))
         except (CapacityError, UnsupportedError) as error:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from paredown.evaluate.texts.continued_text import choose_continued_text
 from paredown.evaluate.texts.encoder_texts import EncoderTexts, choose_encoder_texts
 from paredown.evaluate.texts.sampling_executor import load_sampling_executor
 from paredown.evaluate.texts.text import EvalText, choose_text
@@ -17,7 +18,8 @@ NOT_WANTED = "--no-verify"
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
     """The text that the new checkpoint and its original both predict (docs/guide/verification.md),
-    or of which both encoders make vectors.
+    or of which both encoders make vectors. In an encoder-decoder the decoders predict how each
+    stretch goes on that their encoders read (evaluate/texts/continued_text.py).
 
     `text`        a UTF-8 file; None takes the classic books under $PAREDOWN_DATA, else a text that
                   the original samples; an encoder reads random tokens then
@@ -48,10 +50,18 @@ class VerifyConfig:
         """Reads the text, or has the original sample it, in windows that `max_positions` hold too.
         Raises ConfigError for fewer than one token and for a file that is not text, CheckpointError
         for one that cannot be read."""
-        context = original.spec.max_positions
+        context, tokenizer = original.spec.max_positions, Tokenizer.open(original.path)
+        if original.spec.encoder is not None:
+            return choose_continued_text(
+                self.text,
+                tokenizer,
+                self.num_tokens,
+                lambda: load_sampling_executor(original, num_threads),
+                original.spec,
+            )
         return choose_text(
             self.text,
-            Tokenizer.open(original.path),
+            tokenizer,
             self.num_tokens,
             lambda: load_sampling_executor(original, num_threads),
             context if max_positions is None else min(context, max_positions),

@@ -18,6 +18,7 @@ from paredown.errors import ConfigError
 from paredown.evaluate.quality.gptq_protocol import DATASETS, gptq_text
 from paredown.evaluate.quality.measurement import Measurement, linear_format_name, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.texts.continued_text import choose_continued_text
 from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
 from paredown.executors.cache_config import CacheConfig
 from paredown.executors.load import load_executor
@@ -28,6 +29,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
 
 EXAMPLES = """examples:
@@ -103,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
             ),
         )
 
-    text = _choose_text(args, tokenizer, sampler, checkpoint.spec.max_positions)
+    text = _choose_text(args, tokenizer, sampler, checkpoint.spec)
     result = _measure(checkpoint, reference, text, args)
     if args.json:
         more = {
@@ -121,11 +123,18 @@ def _choose_text(
     args: argparse.Namespace,
     tokenizer: Tokenizer,
     sampler: Callable[[], LoadedExecutor],
-    max_positions: int,
+    spec: ModelSpec,
 ) -> EvalText:
     if args.protocol == "gptq":
+        if spec.encoder is not None:
+            raise ConfigError(
+                "the protocol of quantization papers is about decoders",
+                seen=f"--protocol gptq, family {spec.family}",
+                remedy="Leave --protocol out: the decoder then predicts how a text goes on.",
+            )
         name = args.dataset or "wikitext2"
-        return gptq_text(name, tokenizer, max_positions, path=args.text, num_tokens=args.tokens)
+        most = spec.max_positions
+        return gptq_text(name, tokenizer, most, path=args.text, num_tokens=args.tokens)
     if args.dataset is not None:
         raise ConfigError(
             "--dataset belongs to --protocol gptq",
@@ -133,7 +142,9 @@ def _choose_text(
             remedy="Give both, or name a text with --text.",
         )
     num_tokens = DEFAULT_TOKENS if args.tokens is None else args.tokens
-    return choose_text(args.text, tokenizer, num_tokens, sampler, max_positions)
+    if spec.encoder is not None:
+        return choose_continued_text(args.text, tokenizer, num_tokens, sampler, spec)
+    return choose_text(args.text, tokenizer, num_tokens, sampler, spec.max_positions)
 
 
 def _measure(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 
 from torch import Tensor
 
@@ -24,7 +25,8 @@ class StopForwardError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBlock:
-    """Implements Block of compress/quantize/method.py."""
+    """Implements Block of compress/quantize/method.py. `encodings` has the encoder's vectors where
+    the layer has cross-attention."""
 
     spec: ModelSpec
     layer: Layer
@@ -32,15 +34,21 @@ class LayerBlock:
     mask: Tensor
     activations: ActivationFile
     batch_size: int
+    encodings: ActivationFile | None = None
 
     def inputs(self) -> Iterator[Tensor]:
         return self.activations.batches(self.batch_size)
 
+    def encoded(self) -> Iterator[Tensor | None]:
+        if self.encodings is None:
+            return repeat(None, -(-self.activations.num_sequences // self.batch_size))
+        return self.encodings.batches(self.batch_size)
+
     def run(self, tap: Tap, stop_after: str | None = None) -> None:
         with self.tapped(stopping(tap, stop_after)):
-            for batch_BTD in self.inputs():
+            for batch_BTD, encoded_BSD in zip(self.inputs(), self.encoded(), strict=True):
                 try:
-                    self.layer(batch_BTD, self.table, self.mask)
+                    self.layer(batch_BTD, self.table, self.mask, encoded_BSD)
                 except StopForwardError:
                     continue
 
@@ -65,7 +73,12 @@ def stopping(tap: Tap, stop_after: str | None) -> Tap:
     return watched
 
 
-def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> LayerBlock:
+def load_block(
+    source: Checkpoint,
+    index: int,
+    activations: ActivationFile,
+    encodings: ActivationFile | None = None,
+) -> LayerBlock:
     """Loads layer `index` of the source in float32; nothing else of the model is read."""
     spec = source.spec
     layer = load_layer(source, index)
@@ -78,12 +91,16 @@ def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> L
         table=table,
         mask=mask,
         activations=activations,
-        batch_size=batch_size(spec, activations.num_tokens),
+        batch_size=batch_size(
+            spec, activations.num_tokens, 0 if encodings is None else encodings.num_tokens
+        ),
+        encodings=encodings,
     )
 
 
-def batch_size(spec: ModelSpec, num_tokens: int) -> int:
-    """Returns how many windows pass through a layer together."""
+def batch_size(spec: ModelSpec, num_tokens: int, num_encoded: int = 0) -> int:
+    """Returns how many windows pass through a layer together; `num_encoded` tokens of an encoder
+    belong to each."""
     num_heads = max(layer.attention.num_heads for layer in spec.layer_counts)
-    scores_bytes = 4 * num_heads * num_tokens * num_tokens
+    scores_bytes = 4 * num_heads * max(num_tokens, num_encoded) ** 2
     return max(1, _SCORES_BYTES // scores_bytes)

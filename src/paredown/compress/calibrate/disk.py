@@ -2,8 +2,9 @@
 
 During a layer there are three files: its inputs, an intermediate one, and the next one that is
 being made (passes.py). One of them may hold attention's heads, the others hidden states. A cut has
-three more, those of the original's hidden states (compress/cut/cut_walk.py). Codes of
-finished layers are smaller, about as large as the final checkpoint.
+three more, those of the original's hidden states (compress/cut/cut_walk.py). Beside the layers of
+an encoder-decoder's decoder lie the encoder's vectors. Codes of finished layers are smaller, about
+as large as the final checkpoint.
 """
 
 import shutil
@@ -24,13 +25,15 @@ NUM_ORIGINAL = 3
 class CalibrationDisk:
     """The disk space for `num_sequences` windows of `num_tokens` tokens. A token has `hidden_size`
     numbers, or `heads_size` for the outputs of all attention heads. `num_more` counts files of
-    hidden states besides those of every walk."""
+    hidden states besides those of every walk, `num_encoded` the tokens of the encoder's vectors
+    beside each window."""
 
     num_sequences: int
     num_tokens: int
     hidden_size: int
     heads_size: int
     num_more: int = 0
+    num_encoded: int = 0
 
     @property
     def num_columns(self) -> int:
@@ -42,7 +45,8 @@ class CalibrationDisk:
     @property
     def total(self) -> int:
         """The disk space in bytes."""
-        return self.num_sequences * self.num_tokens * self.num_columns * ITEM_BYTES
+        numbers = self.num_tokens * self.num_columns + self.num_encoded * self.hidden_size
+        return self.num_sequences * numbers * ITEM_BYTES
 
     def require(self, folder: Path) -> None:
         """Raises CapacityError, with the arithmetic, if the disk has too little room. `folder` is

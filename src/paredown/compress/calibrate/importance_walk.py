@@ -16,12 +16,11 @@ from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.moments import inputs_not_finite
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.importance import ColumnImportance, Importance
-from paredown.errors import naming
+from paredown.errors import UnsupportedError, naming
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.norms import make_norm
 from paredown.models.decoder.points import input_point
-from paredown.models.decoder.read import embed_tokens, present
+from paredown.models.decoder.read import embed_tokens, load_final_norm
 from paredown.models.roles import linear_roles
 from paredown.progress import OnProgress
 
@@ -58,8 +57,15 @@ def importance_walk(
     source: Checkpoint, calibration: Calibration, workspace: Workspace, on_progress: OnProgress
 ) -> Importance:
     """Returns the importance of the columns of every linear layer. Raises CapacityError before any
-    work if it does not fit in memory, CheckpointError for inputs that are not finite."""
+    work if it does not fit in memory, UnsupportedError for an encoder-decoder, and CheckpointError
+    for inputs that are not finite."""
     spec = source.spec
+    if spec.encoder is not None:
+        raise UnsupportedError(
+            "the importance of columns is found in one stack of layers, and this model has two",
+            seen=f"{spec.family}, an encoder-decoder",
+            remedy="Leave the importance out (--importance none).",
+        )
     predict_memory(
         spec, calibration.num_tokens, needs_hessian=False, has_transforms=False
     ).require()
@@ -121,13 +127,7 @@ def _output_inputs(
 ) -> SquareSum:
     """Returns the sum over the inputs of the output layer."""
     spec = source.spec
-    norm = make_norm(spec.final_norm, spec.hidden_size)
-    norm.load_state_dict(
-        {
-            key: torch.from_numpy(present(source.vector(f"final_norm.{key}")).copy())
-            for key in norm.state_dict()
-        }
-    )
+    norm = load_final_norm(source)
     seen = SquareSum(spec.hidden_size)
     inputs = workspace.inputs(spec.num_layers, shape)
     with naming("the output layer"):

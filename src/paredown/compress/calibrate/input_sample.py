@@ -119,6 +119,19 @@ def sample_inputs(block: Block, num_tokens: int) -> Tensor:
     return sample.values()
 
 
+def sample_encoded(block: Block, num_sequences: int) -> Tensor | None:
+    """Returns the vectors [N, S, D] that cross-attention reads beside the first sequences, which
+    each of their tokens sees whole; None for a layer without it."""
+    kept = list[Tensor]()
+    for encoded_BSD in block.encoded():
+        if encoded_BSD is None:
+            return None
+        kept.append(encoded_BSD[: num_sequences - sum(map(len, kept))])
+        if sum(map(len, kept)) == num_sequences:
+            break
+    return torch.cat(kept)
+
+
 @torch.no_grad()
 def observe(block: Block, points: Iterable[str], num_tokens: int) -> dict[str, Observation]:
     """Passes all calibration inputs through the layer once. Every point keeps the same

@@ -1,7 +1,8 @@
 """Compresses one layer of a walk (walk.py).
 
 The transforms come first, in the recipe's order. The linear layers are then pruned and quantized by
-shared input (q, k, v; o; gate, up; down), each group calibrated on its current inputs.
+shared input (q, k, v; o; gate, up; down; between them those of cross-attention), each group
+calibrated on its current inputs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +25,7 @@ from paredown.formats.stored.table import stored_tensors
 from paredown.formats.tensor import STORED_DTYPES, StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.check_tensors import fused_vectors, vector_tensor
-from paredown.models.decoder.points import INPUT_POINTS, input_point
+from paredown.models.decoder.points import ROLE_POINTS, input_point
 from paredown.models.decoder.stored_rows import set_rows, stored_rows
 from paredown.models.roles import layer_vectors, linear_roles
 from paredown.progress import OnProgress
@@ -48,6 +49,7 @@ class LayerWork:
         self._block = block
         self._passes = passes
         self._index = block.layer.index
+        self._place = plan.place(self._index)
         self._report = report
         self._tensors: dict[str, StoredTensor] = {}
         self._notes: list[str] = []
@@ -61,9 +63,9 @@ class LayerWork:
         for number, transform in enumerate(transforms):
             name = type(transform).__name__
             self._report(name, 0.4 * number / len(transforms))
-            with naming(f"layer {self._index}"):
+            with naming(self._place):
                 found = transform.apply(self._block, self._checked.role_targets(self._index))
-            self._notes += [f"layer {self._index}: {name}: {note}" for note in found.notes]
+            self._notes += [f"{self._place}: {name}: {note}" for note in found.notes]
             self._grids = found.grids
         if transforms:
             self._keep_floats()
@@ -75,7 +77,7 @@ class LayerWork:
             self._finish(roles)
         if recipe.kv_cache is not None and recipe.has_static_kv:
             self._calibrate_kv(recipe.kv_cache)
-        self._notes += [f"layer {self._index}: {note}" for note in self._few.notes()]
+        self._notes += [f"{self._place}: {note}" for note in self._few.notes()]
         return self._tensors, self._notes
 
     def _changed_roles(self) -> list[str]:
@@ -88,7 +90,7 @@ class LayerWork:
     def _calibrate_kv(self, form: KVFormat) -> None:
         """Finds the scales of keys and values with the layer in its current state."""
         seen = KVRange()
-        with naming(f"layer {self._index}"):
+        with naming(self._place):
             self._block.run(seen.tap, stop_after="v")
         scales = seen.scales("fp8" if form == "fp8-static" else "int8")
         attention = self._name("k").rpartition(".")[0]
@@ -149,7 +151,7 @@ class LayerWork:
 
         def tap(point: str, x: Tensor) -> Tensor:
             if point in watched:
-                with naming(f"layer {self._index}, {point}"):
+                with naming(f"{self._place}, {point}"):
                     watched[point].add(x)
             return x
 
@@ -212,7 +214,7 @@ def shared_inputs(roles: Iterable[str], true_sequential: bool) -> Iterator[tuple
     of a layer are one group, from one pass over the inputs."""
     wanted = list(roles)
     by_point: dict[str, list[str]] = {}
-    for own, point in INPUT_POINTS.items():
+    for own, point in ROLE_POINTS.items():
         found = [role for role in wanted if split_role(role)[1] == own]
         if found:
             by_point.setdefault(point, []).extend(found)

@@ -2,27 +2,27 @@
 layers before it.
 
 Each layer is compressed by layer_work.py. Then the walk computes the next layer's inputs with the
-layer as it will be stored. Only this file walks a model.
+layer as it will be stored. An encoder is walked through before its decoder, whose layers read the
+vectors of the compressed encoder. Only this file walks a model.
 """
 
-from collections.abc import Iterator
+from itertools import zip_longest
 
 import torch
-from torch import Tensor
 
 from paredown.compress.calibrate.activation_file import ActivationFile
-from paredown.compress.calibrate.block import batch_size, load_block
+from paredown.compress.calibrate.block import load_block
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.layer_work import LayerWork, named_tensors
 from paredown.compress.calibrate.passes import Passes
+from paredown.compress.calibrate.stack import Stack, walk_stacks
 from paredown.compress.calibrate.walk_plan import WalkPlan
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.finish_module import finish_module
 from paredown.errors import naming
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
-from paredown.models.decoder.norms import make_norm
-from paredown.models.decoder.read import embed_tokens, present
+from paredown.models.decoder.read import load_final_norm
 from paredown.progress import OnProgress
 
 
@@ -34,63 +34,66 @@ def walk(plan: WalkPlan, workspace: Workspace, on_progress: OnProgress) -> None:
 
 
 def _walk(plan: WalkPlan, workspace: Workspace, on_progress: OnProgress) -> None:
-    spec = plan.checked.source.spec
-    shape = (plan.calibration.num_sequences, plan.calibration.num_tokens, spec.hidden_size)
-    num_steps = spec.num_layers + 1
-    output = plan.checked.source.names.output
+    stacks = walk_stacks(plan, workspace)
+    last = stacks[-1]
+    num_steps = last.end + 1
     if workspace.num_finished == 0:
         on_progress("looking up embeddings", 0.0)
-        workspace.inputs(0, shape).write(_embed(plan))
-    for index in range(workspace.num_finished, spec.num_layers):
-        what = f"layer {index + 1} of {spec.num_layers}"
+        stacks[0].inputs(workspace, 0).write(stacks[0].embedded())
+    for stack, after in zip_longest(stacks, stacks[1:]):
+        while workspace.num_finished < stack.end:
+            number = workspace.num_finished
+            what = f"layer {number + 1} of {last.end}"
 
-        def report(doing: str, share: float, index: int = index, what: str = what) -> None:
-            on_progress(f"{what}: {doing}", (index + share) / num_steps)
+            def report(doing: str, share: float, number: int = number, what: str = what) -> None:
+                on_progress(f"{what}: {doing}", (number + share) / num_steps)
 
-        block = load_block(plan.checked.source, index, workspace.inputs(index, shape))
-        plan.checked.source.release()
-        passes = Passes(block, workspace)
-        tensors, notes = LayerWork(plan, block, passes, report).run()
-        if index + 1 < spec.num_layers or plan.checked.needs_inputs(output):
-            report("passing on", 0.85)
-            workspace.inputs(index + 1, shape).write(passes.outputs())
-        passes.close()
-        workspace.finish(tensors, notes)
-    if workspace.num_finished == spec.num_layers:
-        on_progress("the output layer", spec.num_layers / num_steps)
-        inputs = workspace.inputs(spec.num_layers, shape)
-        tensors, notes = _finish_output(plan, inputs)
+            _finish_layer(stack, after, workspace, report)
+    if workspace.num_finished == last.end:
+        on_progress("the output layer", last.end / num_steps)
+        tensors, notes = _finish_output(last, last.inputs(workspace, last.end))
         workspace.finish(tensors, notes)
 
 
-def _embed(plan: WalkPlan) -> Iterator[Tensor]:
-    """Yields the inputs of the first layer."""
-    calibration = plan.calibration
-    size = batch_size(plan.checked.source.spec, calibration.num_tokens)
-    for start in range(0, calibration.num_sequences, size):
-        yield embed_tokens(plan.checked.source, calibration.windows_NT[start : start + size])
+def _finish_layer(
+    stack: Stack, after: Stack | None, workspace: Workspace, report: OnProgress
+) -> None:
+    """Finishes the next layer of a stack; `after` is the stack that reads this one's vectors."""
+    plan, number = stack.plan, workspace.num_finished
+    inputs = stack.inputs(workspace, number)
+    block = load_block(stack.source, number - stack.first, inputs, stack.encodings)
+    stack.source.release()
+    passes = Passes(block, workspace)
+    tensors, notes = LayerWork(plan, block, passes, report).run()
+    if number + 1 < stack.end or (
+        after is None and plan.checked.needs_inputs(stack.source.names.output)
+    ):
+        report("passing on", 0.85)
+        stack.inputs(workspace, number + 1).write(passes.outputs())
+    elif after is not None:
+        report("passing on", 0.85)
+        assert after.encodings is not None
+        after.encodings.write(map(load_final_norm(stack.source), passes.outputs()))
+        after.inputs(workspace, after.first).write(after.embedded())
+    passes.close()
+    workspace.finish(tensors, notes)
 
 
 def _finish_output(
-    plan: WalkPlan, inputs: ActivationFile
+    stack: Stack, inputs: ActivationFile
 ) -> tuple[dict[str, StoredTensor], list[str]]:
     """Prunes and quantizes the output layer, if the recipe does so."""
-    source, name = plan.checked.source, plan.checked.source.names.output
+    plan, source = stack.plan, stack.source
+    name = source.names.output
     if not plan.checked.changes(name):
         return {}, []
     seen = None
     if plan.checked.needs_inputs(name):
         seen = InputStatistics(source.spec.hidden_size)
         seen.wants_hessian = plan.checked.needs_hessian(name)
-        norm = make_norm(source.spec.final_norm, source.spec.hidden_size)
-        norm.load_state_dict(
-            {
-                key: torch.from_numpy(present(source.vector(f"final_norm.{key}")).copy())
-                for key in norm.state_dict()
-            }
-        )
+        norm = load_final_norm(source)
         with naming(name):
-            for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
+            for batch_BTD in inputs.batches(stack.batch_size):
                 seen.add(norm(batch_BTD))
     weight_OI = torch.from_numpy(source.output().dequantize())
     done = finish_module(plan.checked.work(name), weight_OI, seen, plan.gradients)

@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from paredown.compress.calibrate.expert_inputs import unseen_experts
-from paredown.compress.calibrate.input_sample import Observation, check_sample, observe, positions
+from paredown.compress.calibrate.input_sample import (
+    Observation,
+    check_sample,
+    observe,
+    positions,
+    sample_encoded,
+)
 from paredown.compress.fit_grid import fit_grid
 from paredown.compress.grid import Grid, grid_of_range, grouped
 from paredown.compress.progressive_groups import fit_progressive_groups
@@ -27,7 +33,7 @@ from paredown.compress.quantize.rescale import (
     to_columns,
 )
 from paredown.models.decoder.layer import Layer
-from paredown.models.decoder.points import INPUT_POINTS, input_point
+from paredown.models.decoder.points import ROLE_POINTS, input_point
 from paredown.models.decoder.smoothing import SmoothingPair, pairs_left_out, smoothing_pairs
 from paredown.spec.experts import split_role
 
@@ -40,7 +46,7 @@ _SMALLEST = 1e-4
 _CLIP_STEPS = 20
 _CLIP_TRIED = 10
 _CLIP_TOKENS = 512
-_NOT_CLIPPED = ("q", "k")
+_NOT_CLIPPED = ("q", "k", "cross_q", "cross_k")
 # The integer steps to try, around the one at or just below the whole range; the smallest cuts
 # ranges to about six tenths. The whole range comes first, and stays if no input makes a difference.
 _NEAR_STEPS = (0, 1, -1, -2, -3, -4, -5, -6)
@@ -196,7 +202,7 @@ def _search_scales(
     weights = {role: linear_weight(layer, role) for role in targets}
     absmean_P = columns_of_channels(pair, observed.absmean_I).mean(-1)
     means_P = columns_of_channels(pair, weight_means(weights, targets)).mean(-1)
-    part = _part(block, pair)
+    part = _part(block, pair, len(sample_NTI))
     expected = part(sample_NTI)
 
     def loss(scales_P: Tensor) -> float:
@@ -217,14 +223,22 @@ def _search_scales(
     return found
 
 
-def _part(block: Block, pair: SmoothingPair) -> _Part:
-    """Returns the part of the layer whose output the pair's consumers determine: attention, the
-    MLP, or one linear layer."""
+def _part(block: Block, pair: SmoothingPair, num_sequences: int) -> _Part:
+    """Returns the part of the layer whose output the pair's consumers determine: attention,
+    cross-attention, the MLP, or one linear layer. It is for inputs of the first
+    `num_sequences`."""
     layer: Layer = block.layer
-    if len(pair.consumers) == 1 and split_role(pair.producer)[1] in INPUT_POINTS:
+    if len(pair.consumers) == 1 and split_role(pair.producer)[1] in ROLE_POINTS:
         return lambda x_NTI: layer.apply_linear(pair.consumers[0], x_NTI)
     if pair.producer == "mlp_norm":
         return layer.mlp
+    if pair.producer == "cross_norm":
+        encoded_NSD = sample_encoded(block, num_sequences)
+        assert encoded_NSD is not None
+        heads = layer.cross_heads(encoded_NSD)
+        return lambda x_NTD: layer.apply_linear(
+            "cross_o", layer.mix_cross(layer.split_cross("cross_q", x_NTD), *heads)
+        )
 
     def attention(x_NTD: Tensor) -> Tensor:
         return layer.attention(x_NTD, *positions(block, x_NTD.shape[1]))

@@ -146,6 +146,11 @@ class Block(Protocol):
         """Yields the layer's calibration inputs, [B, T, D] each; may be called repeatedly."""
         ...
 
+    def encoded(self) -> Iterator[Tensor | None]:
+        """Yields the vectors [B, S, D] that cross-attention reads beside each of these batches;
+        None where the layer has none."""
+        ...
+
     def run(self, tap: Tap, stop_after: str | None = None) -> None:
         """Passes all calibration inputs through the layer as it is now, batch by batch. `tap` sees
         the values at every point and may change them. Each batch ends after the point

@@ -27,7 +27,11 @@ def linear_weight(layer: Layer, role: str) -> Tensor:
 def pair_input(pair: SmoothingPair) -> str:
     """Returns the point that all of the pair's consumers read; each expert reads some of its
     tokens."""
-    norms = {"attention_norm": "attention_input", "mlp_norm": "mlp_input"}
+    norms = {
+        "attention_norm": "attention_input",
+        "cross_norm": "cross_input",
+        "mlp_norm": "mlp_input",
+    }
     return norms.get(pair.producer) or input_point(pair.consumers[0])
 
 

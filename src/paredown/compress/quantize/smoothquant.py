@@ -14,7 +14,13 @@ from torch import Tensor, nn
 
 from paredown.compress.activations import round_inputs
 from paredown.compress.calibrate.expert_inputs import largest_input
-from paredown.compress.calibrate.input_sample import check_sample, observe, positions, sample_inputs
+from paredown.compress.calibrate.input_sample import (
+    check_sample,
+    observe,
+    positions,
+    sample_encoded,
+    sample_inputs,
+)
 from paredown.compress.calibrate.input_statistics import static_input_scale
 from paredown.compress.quantize.method import Block, LayerTarget, Transformed
 from paredown.compress.quantize.rescale import (
@@ -69,9 +75,8 @@ class SmoothQuant:
         if not rounded:
             return Transformed()
         pairs = input_pairs(block.layer.spec)
-        left_out = (
-            pairs_left_out(block.layer.spec) if "v" in {one.producer for one in pairs} else ()
-        )
+        has_more = block.layer.spec.cross is not None or "v" in {one.producer for one in pairs}
+        left_out = pairs_left_out(block.layer.spec) if has_more else ()
         points = {input_point(role) for role in targets} | {pair_input(pair) for pair in pairs}
         seen = observe(block, points, num_tokens=1)
         absmax = {point: one.absmax_I for point, one in seen.items()}
@@ -89,14 +94,14 @@ class SmoothQuant:
     ) -> float | None:
         layer = block.layer
         x_NTD = sample_inputs(block, self.num_tokens)
-        table, mask_TT = positions(block, x_NTD.shape[1])
-        expected_NTD = layer(x_NTD, table, mask_TT)
+        beside = (*positions(block, x_NTD.shape[1]), sample_encoded(block, len(x_NTD)))
+        expected_NTD = layer(x_NTD, *beside)
         kept = {name: values.clone() for name, values in layer.state_dict().items()}
         best_error, best = torch.inf, None
         for alpha in (None, *ALPHAS):
             smoothed = absmax if alpha is None else smooth(block, targets, absmax, alpha)
             with simulated(layer, targets, smoothed, RTN(per_tensor=self.per_tensor)):
-                moved_NTD = layer(x_NTD, table, mask_TT) - expected_NTD
+                moved_NTD = layer(x_NTD, *beside) - expected_NTD
             error = float(moved_NTD.square().mean(dtype=torch.float64))
             if error < best_error:
                 best_error, best = error, alpha

@@ -9,7 +9,7 @@ Shapes: B windows, T tokens, D hidden size.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from paredown.errors import CheckpointError
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.read import embed_tokens, load_layer
+from paredown.models.decoder.read import embed_tokens, load_final_norm, load_layer
 from paredown.models.kept_layers import layer_partners
 from paredown.progress import OnCount
 
@@ -52,31 +52,58 @@ def layer_errors(
     compressed: Checkpoint,
     token_ids_T: Sequence[int],
     on_progress: OnCount | None = None,
+    encoder_ids_S: Sequence[int] = (),
 ) -> list[LayerError]:
-    """Returns the errors on one window of tokens, which the context of both models must hold.
-    Raises CheckpointError for models whose layers do not correspond."""
+    """Returns the errors on one window of tokens, which the context of both models must hold. In an
+    encoder-decoder its encoder reads `encoder_ids_S`; the layers of the decoder are numbered on
+    from those of the encoder. Raises CheckpointError for models whose layers do not correspond."""
+    report = on_progress or (lambda done, total: None)
+    if original.spec.encoder is None:
+        return _stack_errors(original, compressed, token_ids_T, report)[0]
+    encoders = original.encoder, compressed.encoder
+    num_read = encoders[0].spec.num_layers
+    total = num_read + original.spec.num_layers
+    errors, outputs = _stack_errors(*encoders, encoder_ids_S, lambda done, _: report(done, total))
+    with torch.inference_mode():
+        vectors = [
+            load_final_norm(one)(x_BSD) for one, x_BSD in zip(encoders, outputs, strict=True)
+        ]
+    own, _ = _stack_errors(
+        original, compressed, token_ids_T, lambda done, _: report(num_read + done, total), vectors
+    )
+    return [*errors, *(replace(one, layer=num_read + one.layer) for one in own)]
+
+
+def _stack_errors(
+    original: Checkpoint,
+    compressed: Checkpoint,
+    token_ids_T: Sequence[int],
+    on_progress: OnCount,
+    vectors: Sequence[Tensor | None] = (None, None),
+) -> tuple[list[LayerError], tuple[Tensor, Tensor]]:
+    """Returns the errors of one stack of layers, and the last outputs of both models. `vectors` are
+    what cross-attention reads in each."""
     partners = _partners(original, compressed)
     # The original's layers after the last one that was kept are nobody's partner.
     num_layers = partners[-1] + 1
     own_numbers = {partner: own for own, partner in enumerate(partners)}
-    errors = []
+    errors, (read, read_c) = [], vectors
     with torch.inference_mode():
         ids_BT = np.array([token_ids_T])
         x_BTD, x_c_BTD = embed_tokens(original, ids_BT), embed_tokens(compressed, ids_BT)
         for number in range(num_layers):
             layer = load_layer(original, number)
             positions = layer.positions(len(token_ids_T))
-            y_BTD = layer(x_BTD, *positions)
+            y_BTD = layer(x_BTD, *positions, read)
             if number in own_numbers:
                 compressed_layer = load_layer(compressed, own_numbers[number])
-                own = relative_error(compressed_layer(x_BTD, *positions), y_BTD)
-                x_c_BTD = compressed_layer(x_c_BTD, *positions)
+                own = relative_error(compressed_layer(x_BTD, *positions, read), y_BTD)
+                x_c_BTD = compressed_layer(x_c_BTD, *positions, read_c)
                 accumulated = relative_error(x_c_BTD, y_BTD)
                 errors.append(LayerError(layer=number, own=own, accumulated=accumulated))
             x_BTD = y_BTD
-            if on_progress is not None:
-                on_progress(number + 1, num_layers)
-    return errors
+            on_progress(number + 1, num_layers)
+    return errors, (x_BTD, x_c_BTD)
 
 
 def _partners(original: Checkpoint, compressed: Checkpoint) -> list[int]:

@@ -78,7 +78,8 @@ class QualitySums:
 
 def num_pages_for(text: EvalText) -> int:
     """Returns the number of pages that measuring on `text` needs; they are used from 0 on."""
-    return -(-text.window_tokens // PAGE_SIZE)
+    num_read = max(len(window.encoder_ids) for window in text.windows)
+    return -(-text.window_tokens // PAGE_SIZE) + -(-num_read // PAGE_SIZE)
 
 
 def measure_quality(
@@ -116,6 +117,8 @@ def measure_quality(
 
 def _chunks(window: EvalWindow) -> Iterator[tuple[SequenceSlice, list[int]]]:
     pages = list(range(-(-len(window.inputs) // PAGE_SIZE)))
+    num_read = len(window.encoder_ids)
+    cross_pages = list(range(len(pages), len(pages) + -(-num_read // PAGE_SIZE)))
     for start in range(0, len(window.inputs), CHUNK_TOKENS):
         tokens = window.inputs[start : start + CHUNK_TOKENS]
         covered = pages[: -(-(start + len(tokens)) // PAGE_SIZE)]
@@ -125,11 +128,21 @@ def _chunks(window: EvalWindow) -> Iterator[tuple[SequenceSlice, list[int]]]:
             pages=covered,
             num_logits=len(tokens),
             num_text_tokens=len(window.inputs),
+            encoder_token_ids=() if start else window.encoder_ids,
+            num_cross_tokens=num_read,
+            cross_pages=cross_pages,
         )
         yield inputs, window.targets[start : start + CHUNK_TOKENS]
 
 
 def _check(executors: Sequence[Executor], text: EvalText) -> None:
+    has_prompts = any(window.encoder_ids for window in text.windows)
+    if any((executor.spec.encoder is not None) != has_prompts for executor in executors):
+        raise ConfigError(
+            "an encoder-decoder and a decoder do not predict the same text",
+            seen=", ".join(executor.spec.family for executor in executors),
+            remedy="Compare with the model that this one was made from.",
+        )
     sizes = {executor.spec.vocab_size for executor in executors}
     if len(sizes) > 1:
         raise ConfigError(
@@ -144,7 +157,9 @@ def _check(executors: Sequence[Executor], text: EvalText) -> None:
             seen=f"windows of {text.window_tokens} tokens, a context of {context}",
             remedy="Compare with the model that this one was made from.",
         )
-    largest = max(max(*window.inputs, *window.targets) for window in text.windows)
+    largest = max(
+        max(*window.inputs, *window.targets, *window.encoder_ids) for window in text.windows
+    )
     if largest >= min(sizes):
         raise ConfigError(
             "the tokenizer knows tokens that the model does not",

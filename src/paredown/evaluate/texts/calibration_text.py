@@ -60,7 +60,7 @@ def choose_calibration(
     from the reference model, which is loaded only then. Raises ConfigError for a text shorter than
     one window, and CheckpointError for one that cannot be read."""
     num_tokens = min(config.num_tokens, max_positions)
-    _check(config, num_tokens)
+    check_sizes(config, num_tokens)
     parts = text_parts(config.text, tokenizer)
     if parts:
         numbers = split_evenly(config.num_samples, [part.weight for part in parts])
@@ -93,7 +93,8 @@ def split_evenly(total: int, weights: Sequence[int]) -> list[int]:
     return shares
 
 
-def _check(config: CalibrationConfig, num_tokens: int) -> None:
+def check_sizes(config: CalibrationConfig, num_tokens: int) -> None:
+    """Raises ConfigError for sizes out of range; windows have `num_tokens` tokens."""
     for option, value, least in (
         ("--samples", config.num_samples, 1),
         ("--calibration-tokens", config.num_tokens, 2),
@@ -131,7 +132,7 @@ class TextPart:
         text = read_beginning(self.path)
         if self.as_chat:
             return chat_windows(text, tokenizer, num_samples, num_tokens, seed)
-        windows = _windows(text, tokenizer, num_samples, num_tokens, seed, self.path)
+        windows = cut_windows(text, tokenizer, num_samples, num_tokens, seed, self.path)
         first = first_token(tokenizer)
         if first is not None:
             windows[:, 0] = first
@@ -169,10 +170,11 @@ def _sampled(
     return np.concatenate(found)
 
 
-def _windows(
+def cut_windows(
     text: str, tokenizer: TextTokenizer, num_samples: int, num_tokens: int, seed: int, path: Path
 ) -> Windows:
-    """Returns windows that each begin at a random character's next space."""
+    """Returns windows that each begin at a random character's next space. Raises ConfigError for a
+    text shorter than one."""
     rng = np.random.default_rng(seed)
     length = num_tokens * _BYTES_PER_TOKEN
     windows = np.empty((num_samples, num_tokens), np.int64)

@@ -6,7 +6,6 @@ is too long. Without any file texts are random tokens, since an encoder writes n
 Shapes: N texts of T tokens.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.errors import ConfigError
 from paredown.evaluate.texts.calibration_text import DATA_TEXT as CALIBRATION_DATA
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, read_beginning
-from paredown.evaluate.texts.text import DATA_TEXT, DATA_VARIABLE
+from paredown.evaluate.texts.text import DATA_TEXT, data_file
 from paredown.executors.encoder_protocol import TokenText
 from paredown.models.text.sentences import sentences
 from paredown.models.text.whole_text import SurroundingTokenizer, WholeText
@@ -66,7 +65,7 @@ def choose_encoder_texts(
             remedy="Give --tokens (--verify-tokens of `paredown distill`) of at least one.",
         )
     whole = WholeText(tokenizer=tokenizer, max_tokens=min(MAX_TEXT_TOKENS, max_positions))
-    found = path or _data(DATA_TEXT)
+    found = path or data_file(DATA_TEXT)
     if found is None:
         return random_texts(whole, num_tokens, vocab_size)
     texts: list[TokenText] = []
@@ -93,7 +92,7 @@ def choose_encoder_calibration(
     max_tokens = min(config.num_tokens, MAX_TEXT_TOKENS, max_positions)
     whole = WholeText(tokenizer=tokenizer, max_tokens=max_tokens)
     rng = np.random.default_rng(config.seed)
-    path = config.text or _data(CALIBRATION_DATA)
+    path = config.text or data_file(CALIBRATION_DATA)
     texts_NT = np.empty((config.num_samples, whole.max_tokens), np.int64)
     if path is None:
         texts_NT[:] = [
@@ -134,7 +133,7 @@ def _calibration(texts_NT: np.ndarray, source: str) -> Calibration:
 def training_texts() -> list[Path]:
     """Returns the files that encoders learn from where none are named: the classic books under
     $PAREDOWN_DATA."""
-    found = _data(CALIBRATION_DATA)
+    found = data_file(CALIBRATION_DATA)
     return [] if found is None else [found]
 
 
@@ -147,12 +146,6 @@ def random_texts(whole: WholeText, num_tokens: int, vocab_size: int) -> EncoderT
         texts.append(TokenText(token_ids=whole.put(ids)))
         num_tokens -= len(texts[-1].token_ids)
     return EncoderTexts(texts=tuple(texts), source=_RANDOM)
-
-
-def _data(path: Path) -> Path | None:
-    root = os.environ.get(DATA_VARIABLE)
-    found = None if root is None else Path(root) / path
-    return found if found is not None and found.is_file() else None
 
 
 def _no_texts(path: Path) -> ConfigError:

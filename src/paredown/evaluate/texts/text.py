@@ -10,7 +10,7 @@ import codecs
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -44,10 +44,12 @@ class TextTokenizer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EvalWindow:
-    """A window, where `targets[j]` is the token after `inputs[: j + 1]`."""
+    """A window, where `targets[j]` is the token after `inputs[: j + 1]`. In an encoder-decoder
+    these are the decoder's tokens, beside the text `encoder_ids`."""
 
     inputs: list[int]
     targets: list[int]
+    encoder_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +130,7 @@ def choose_text(
             remedy="Give --tokens (--verify-tokens of `paredown distill`) of at least one.",
         )
     window = window_tokens(max_positions)
-    if path is None and DATA_VARIABLE in os.environ:
-        books = Path(os.environ[DATA_VARIABLE]) / DATA_TEXT
-        path = books if books.is_file() else None
+    path = path or data_file(DATA_TEXT)
     if path is None:
         ids = sample_text(reference(), tokenizer, num_tokens)
         return prepare_text(ids, tokenizer, window, "text sampled from the reference model")
@@ -138,9 +138,20 @@ def choose_text(
     return prepare_text(tokenizer.encode(text)[:num_tokens], tokenizer, window, path.name)
 
 
+def data_file(path: Path) -> Path | None:
+    """Returns a file of $PAREDOWN_DATA, if it is there."""
+    root = os.environ.get(DATA_VARIABLE)
+    found = None if root is None else Path(root) / path
+    return found if found is not None and found.is_file() else None
+
+
 def sampling_pages(spec: ModelSpec) -> int:
-    """Returns the number of pages that sampling a text needs."""
-    return _NUM_TEXTS * -(-window_tokens(spec.max_positions) // PAGE_SIZE)
+    """Returns the number of pages that sampling a text needs, or that an encoder-decoder needs for
+    texts of both sides (evaluate/texts/sampled_answers.py)."""
+    num_pages = -(-window_tokens(spec.max_positions) // PAGE_SIZE)
+    if spec.encoder is not None:
+        num_pages += -(-window_tokens(spec.encoder.max_positions) // PAGE_SIZE)
+    return _NUM_TEXTS * num_pages
 
 
 def sample_text(

@@ -14,9 +14,9 @@ import numpy as np
 from paredown.errors import CheckpointError
 from paredown.evaluate.quality.rows import Logits
 from paredown.evaluate.verify.golden import (
-    GOLDEN_KV,
     TOLERANCE,
     GoldenLogits,
+    golden_kv,
     hash_output,
     log_probabilities,
     make_golden,
@@ -228,7 +228,7 @@ def _require_numbers(checkpoint: Checkpoint, values: Logits, what: str, kind: st
 def golden_logits(executor: LoadedExecutor) -> Logits:
     """Returns [T, V], computed in separate pages, whatever the executor's KV format and number of
     pages."""
-    return run_golden(executor.sharing_weights(GOLDEN_KV, keeps_sinks=False))
+    return run_golden(executor.sharing_weights(golden_kv(executor.spec), keeps_sinks=False))
 
 
 def _digest_small_files(checkpoint: Checkpoint) -> dict[str, str]:

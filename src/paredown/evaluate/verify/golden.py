@@ -78,11 +78,22 @@ def golden_tokens(spec: ModelSpec) -> list[int]:
     return tokens[: spec.max_positions]
 
 
+def golden_kv(spec: ModelSpec) -> KVSpec:
+    """Returns the pages of the golden tokens, and of as many that an encoder reads."""
+    return GOLDEN_KV if spec.encoder is None else KVSpec(num_pages=2 * GOLDEN_KV.num_pages)
+
+
 def run_golden(executor: Executor) -> Logits:
-    """Returns [T, V], computed in one step over pages from 0 on."""
-    tokens = golden_tokens(executor.spec)
+    """Returns [T, V], computed in one step over pages from 0 on. In an encoder-decoder both sides
+    read golden tokens."""
+    tokens, encoder = golden_tokens(executor.spec), executor.spec.encoder
     pages = list(range(-(-len(tokens) // PAGE_SIZE)))
     part = SequenceSlice(token_ids=tokens, start=0, pages=pages, num_logits=len(tokens))
+    if encoder is not None:
+        read = golden_tokens(encoder)
+        num_pages = -(-len(read) // PAGE_SIZE)
+        part.encoder_token_ids, part.num_cross_tokens = read, len(read)
+        part.cross_pages = list(range(len(pages), len(pages) + num_pages))
     return executor.step([part])
 
 

@@ -108,17 +108,7 @@ def verify(
     assert own is not None
     own.require_numbers(str(original.path))
     quality.require_numbers(f"the model made by {recipe}")
-    tokens = text.windows[0].inputs[:LAYER_TOKENS]
-    errors = []
-    protocol = f"{text.protocol}; layers are not compared, since they are no longer the original's"
-    if layers_correspond(original, compressed):
-        errors = layer_errors(
-            original,
-            compressed,
-            tokens,
-            lambda done, total: progress("comparing layers", 0.8 + 0.2 * done / total),
-        )
-        protocol = f"{text.protocol}; errors of layers on the first {len(tokens)} of them"
+    errors, told = _layer_errors(original, compressed, text, progress)
     name = model_name(original.path)
     return Verification(
         recipe=recipe,
@@ -131,12 +121,31 @@ def verify(
         ),
         original=make_measurement(name, original, quality=own, held_bytes=reference.weight_bytes),
         layer_errors=errors,
-        protocol=protocol,
+        protocol=f"{text.protocol}; {told}",
         fingerprint=make_fingerprint(compressed, executor),
         notes=all_notes(notes, compressed, original),
         hub=HubSource.of(original.path),
         activations=options.activations,
     )
+
+
+def _layer_errors(
+    original: Checkpoint, compressed: Checkpoint, text: EvalText, progress: OnProgress
+) -> tuple[list[LayerError], str]:
+    """Returns the errors of layers, and says on what they were measured."""
+    if not layers_correspond(original, compressed):
+        return [], "layers are not compared, since they are no longer the original's"
+    first = text.windows[0]
+    tokens, read = first.inputs[:LAYER_TOKENS], first.encoder_ids[:LAYER_TOKENS]
+    errors = layer_errors(
+        original,
+        compressed,
+        tokens,
+        lambda done, total: progress("comparing layers", 0.8 + 0.2 * done / total),
+        read,
+    )
+    told = f"errors of layers on the first {len(tokens)} of them"
+    return errors, f"{told}, those of the encoder first" if read else told
 
 
 def all_notes(

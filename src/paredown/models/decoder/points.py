@@ -46,6 +46,9 @@ CROSS_POINTS = (
     "cross_o_input",
     "cross_output",
 )
+# Those of a layer with cross-attention, in the order they are passed.
+_CROSS_PLACE = LAYER_POINTS.index("attention_sum") + 1
+ORDERED_POINTS = (*LAYER_POINTS[:_CROSS_PLACE], *CROSS_POINTS, *LAYER_POINTS[_CROSS_PLACE:])
 # The points of the whole model: the sum of the embeddings, the output of the last norm, the
 # logits.
 MODEL_POINTS = ("embedding", "output_input", "logits")
@@ -66,6 +69,12 @@ CROSS_INPUT_POINTS = {
     "cross_v": "cross_encoded",
     "cross_o": "cross_o_input",
 }
+# Those of both, in the order in which inputs are read.
+ROLE_POINTS = dict(
+    sorted(
+        (INPUT_POINTS | CROSS_INPUT_POINTS).items(), key=lambda one: ORDERED_POINTS.index(one[1])
+    )
+)
 # The input of one expert, [N, D].
 EXPERT_INPUT = "input"
 
@@ -73,10 +82,8 @@ EXPERT_INPUT = "input"
 def input_point(role: str) -> str:
     """Returns the point at which a linear layer reads its input, also for experts. The shared
     expert reads what the router reads."""
-    if role in CROSS_INPUT_POINTS:
-        return CROSS_INPUT_POINTS[role]
     owner, own = split_role(role)
-    point = INPUT_POINTS[own]
+    point = ROLE_POINTS[own]
     if not owner or (owner == SHARED and point == "mlp_input"):
         return point
     return f"{owner}.{EXPERT_INPUT if point == 'mlp_input' else point}"
@@ -86,7 +93,7 @@ def last_point(points: Iterable[str]) -> str:
     """Returns the point after which a pass that needs only `points` may end. For experts this is
     after all of them have run."""
     return max(
-        ("mlp_output" if "." in point else point for point in points), key=LAYER_POINTS.index
+        ("mlp_output" if "." in point else point for point in points), key=ORDERED_POINTS.index
     )
 
 

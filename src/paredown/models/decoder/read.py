@@ -75,6 +75,14 @@ def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
     return layer.requires_grad_(False).eval()
 
 
+def load_final_norm(checkpoint: Checkpoint) -> nn.Module:
+    """Loads the norm after the last layer, in float32."""
+    norm = make_norm(checkpoint.spec.final_norm, checkpoint.spec.hidden_size)
+    found = {key: present(checkpoint.vector(f"final_norm.{key}")) for key in norm.state_dict()}
+    norm.load_state_dict(_tensors(found), assign=True)
+    return norm.requires_grad_(False)
+
+
 def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tensor:
     """Returns the first layer's input, [B, T, D]; only the rows of these tokens are read from the
     table. All tokens have type 0."""

@@ -10,6 +10,9 @@ A norm after a sum (post-norm, BERT) is no producer: its output is also the resi
 sum, which the norm after that mixes over all channels. A factor there would have to be taken back
 in the residual, and no format has a place for it.
 
+Cross-attention has a norm for its queries, and v and o of its own. Its keys and values read the
+encoder's vectors, as those of all other layers do: the norm of these is no producer for one layer.
+
 The router also reads the norm before experts and stays in floats. That norm's factors are powers of
 two, so norm and router change without rounding and the routing stays the same.
 """
@@ -44,11 +47,13 @@ class SmoothingPair:
 
 
 def norm_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
-    """Returns the pairs whose producer is the norm before attention or the one before the MLP."""
+    """Returns the pairs whose producer is the norm before attention, cross-attention or the MLP."""
     pairs = []
     # A norm that the MLP reads too has more consumers than the linear layers that share one input.
     if layer.norms.attention is not None and layer.residual != "parallel_one_norm":
         pairs.append(SmoothingPair(producer="attention_norm", consumers=QKV_ROLES))
+    if layer.norms.cross is not None:
+        pairs.append(SmoothingPair(producer="cross_norm", consumers=("cross_q",)))
     if layer.norms.mlp is not None:
         roles = ("gate", "up") if layer.mlp.is_gated else ("up",)
         pairs.append(
@@ -73,9 +78,9 @@ def smoothing_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
         SmoothingPair(producer=f"{owner}up", consumers=(f"{owner}down",))
         for owner in _owners(layer)
     )
-    before, after = norms.get("attention_norm"), norms.get("mlp_norm")
-    heads = _heads_pair(layer)
-    found = (before, heads, after, *(() if _blocks_factors(layer) else inner))
+    before, across, after = map(norms.get, ("attention_norm", "cross_norm", "mlp_norm"))
+    heads, crossed = _heads_pair(layer), _cross_heads_pair(layer)
+    found = (before, heads, across, crossed, after, *(() if _blocks_factors(layer) else inner))
     return tuple(pair for pair in found if pair is not None)
 
 
@@ -85,6 +90,8 @@ def pairs_left_out(layer: LayerSpec) -> tuple[str, ...]:
     notes = []
     if layer.norms.attention_sum is not None:
         notes.append("q, k, v, up: their input is the residual too, which keeps no factor")
+    if layer.cross is not None:
+        notes.append("cross_k, cross_v: all layers read the encoder's vectors, in one scale")
     if _blocks_factors(layer):
         notes.append(f"up -> down: {layer.mlp.activation} stands between and keeps no factor")
     return tuple(notes)
@@ -102,6 +109,18 @@ def _heads_pair(layer: LayerSpec) -> SmoothingPair:
         consumers=("o",),
         repeats=attention.num_heads_per_group,
         run=attention.head_dim,
+    )
+
+
+def _cross_heads_pair(layer: LayerSpec) -> SmoothingPair | None:
+    cross = layer.cross
+    if cross is None:
+        return None
+    return SmoothingPair(
+        producer="cross_v",
+        consumers=("cross_o",),
+        repeats=cross.num_heads_per_group,
+        run=cross.head_dim,
     )
 
 

@@ -48,6 +48,8 @@ class Family:
     `variant`    of config.json, the family with its names, where these depend on it (T5)
     `output_aliases`   what Transformers calls the output layer beside its name in the files
     `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
+    `untied_fields`   fields that config.json gets, unless it has them, when a tied output layer
+                 becomes one of its own
     `layer_lists`   fields of config.json that are lists with an entry for each layer
     `noted`      fields that published configs carry and the class in Transformers passes over: a
                  note says so, where another family would refuse them
@@ -80,5 +82,6 @@ class Family:
     classifier: ReadHead | None = None
     masked_lm: ReadSteps | None = None
     config_fields: Mapping[str, str] = field(default_factory=dict)
+    untied_fields: Mapping[str, object] = field(default_factory=dict)
     gguf: GGUFRows | None = None
     left_out: str | None = None

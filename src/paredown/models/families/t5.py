@@ -162,6 +162,8 @@ def _names(*, is_gated: bool) -> Family:
             "is_tied": "tie_word_embeddings",
             "max_positions": "n_positions",
         },
+        # Where the field is missing, only a tied output layer is scaled.
+        untied_fields={"scale_decoder_outputs": True},
     )
 
 
