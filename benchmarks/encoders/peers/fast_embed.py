@@ -10,7 +10,7 @@ from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
 
 from benchmarks.encoders.peers.onnx_file import int8_onnx_file
-from benchmarks.encoders.peers.timed import timed
+from benchmarks.encoders.peers.timed import Clock, timed
 
 NAME = "local/all-MiniLM-L6-v2-int8"
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
@@ -42,5 +42,5 @@ class FastEmbedEncoder:
     def vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         return np.array(list(self._model.embed(texts, batch_size=len(texts))), dtype=np.float32)
 
-    def seconds(self, texts: list[str], num_times: int) -> list[float]:
-        return timed(self.vectors, texts, num_times)
+    def seconds(self, texts: list[str], num_times: int, clock: Clock) -> list[float]:
+        return timed(self.vectors, texts, num_times, clock)

@@ -9,7 +9,7 @@ import onnxruntime
 
 from benchmarks.encoders.peers.batch import Tokens
 from benchmarks.encoders.peers.onnx_file import int8_onnx_file, mean_normalized
-from benchmarks.encoders.peers.timed import timed
+from benchmarks.encoders.peers.timed import Clock, timed
 
 
 class OnnxRuntimeEncoder:
@@ -32,5 +32,5 @@ class OnnxRuntimeEncoder:
         batch = self._tokens.batch(texts)
         return mean_normalized(self._session.run(None, batch)[0], batch["attention_mask"])
 
-    def seconds(self, texts: list[str], num_times: int) -> list[float]:
-        return timed(self.vectors, texts, num_times)
+    def seconds(self, texts: list[str], num_times: int, clock: Clock) -> list[float]:
+        return timed(self.vectors, texts, num_times, clock)

@@ -12,7 +12,8 @@ import openvino
 
 from benchmarks.encoders.peers.batch import Tokens
 from benchmarks.encoders.peers.onnx_file import mean_normalized, onnx_file
-from benchmarks.encoders.peers.timed import timed
+from benchmarks.encoders.peers.timed import Clock, timed
+from paredown.errors import ConfigError
 from paredown.evaluate.texts.text import DATA_VARIABLE
 
 NUM_SENTENCES = 300
@@ -43,12 +44,20 @@ class OpenVINOEncoder:
         batch = self._tokens.batch(texts)
         return mean_normalized(self._model(batch)[0], batch["attention_mask"])
 
-    def seconds(self, texts: list[str], num_times: int) -> list[float]:
-        return timed(self.vectors, texts, num_times)
+    def seconds(self, texts: list[str], num_times: int, clock: Clock) -> list[float]:
+        return timed(self.vectors, texts, num_times, clock)
 
 
 def _sentences() -> list[str]:
-    """Returns the first sentences of STS-B's training file, which has no header."""
-    path = Path(os.environ[DATA_VARIABLE]) / "tasks" / "glue" / "STS-B" / "sts-train.csv"
+    """Returns the first sentences of STS-B's training file, which has no header. Raises ConfigError
+    without it."""
+    folder = os.environ.get(DATA_VARIABLE)
+    path = Path(folder or "") / "tasks" / "glue" / "STS-B" / "sts-train.csv"
+    if folder is None or not path.is_file():
+        raise ConfigError(
+            "OpenVINO's int8 is made with sentences of STS-B",
+            seen=f"{DATA_VARIABLE} is not set" if folder is None else f"no file {path}",
+            remedy=f"Let {DATA_VARIABLE} name the folder that has tasks/glue/STS-B.",
+        )
     lines = path.read_text(encoding="utf-8-sig").splitlines()[:NUM_SENTENCES]
     return [line.split("\t")[SENTENCE_COLUMN] for line in lines]

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.encoders.cases import EncoderKind
-from benchmarks.encoders.peers.timed import timed
+from benchmarks.encoders.peers.timed import Clock, timed
 from paredown import Encoder, compress_checkpoint
 
 # By kind, the recipe whose checkpoint is measured; None: the folder as it is.
@@ -21,7 +21,10 @@ class ParedownEncoder:
         self._encoder: Any = None
 
     def load(self, model: str, kind: EncoderKind, num_threads: int, folder: str) -> None:
-        recipe, path = RECIPES[kind], Path(model)
+        self.load_recipe(model, RECIPES[kind], num_threads, folder)
+
+    def load_recipe(self, model: str, recipe: str | None, num_threads: int, folder: str) -> None:
+        path = Path(model)
         if recipe is not None:
             path = Path(folder) / recipe
             if not path.exists():
@@ -31,5 +34,5 @@ class ParedownEncoder:
     def vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         return np.asarray(self._encoder.embed(texts).vectors)
 
-    def seconds(self, texts: list[str], num_times: int) -> list[float]:
-        return timed(self.vectors, texts, num_times)
+    def seconds(self, texts: list[str], num_times: int, clock: Clock) -> list[float]:
+        return timed(self.vectors, texts, num_times, clock)
