@@ -61,7 +61,7 @@ class Layer(nn.Module):
                 raise UnsupportedError(
                     "the decoder of an encoder-decoder is not run on texts of its own here",
                     seen="no vectors of an encoder",
-                    remedy="Generate with it, or round its weights without calibration.",
+                    remedy="Generate with it, compress it, or measure it (`paredown eval`).",
                 )
             sum_BTD = self.add_cross(sum_BTD, encoded_BSD)
         return self.add_mlp(sum_BTD, x_BTD)
