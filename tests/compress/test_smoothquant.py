@@ -1,5 +1,6 @@
 """SmoothQuant: equation 4, the search for alpha, what static scales see, the attention in int8."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -84,19 +85,30 @@ def rounded_outputs(
     return outputs
 
 
-def test_a_fixed_alpha_is_equation_four(tmp_path: Path) -> None:
-    block = outlier_block("llama-gqa", tmp_path)
-    old_norm = block.layer.mlp_norm.weight.data.clone()
-    columns = torch.cat([linear_weight(block.layer, role) for role in ("gate", "up")])
-    expected, largest = block.outputs(), largest_inputs(block)["mlp_input"]
+@pytest.mark.parametrize(
+    ("make", "norm", "point", "roles"),
+    [
+        (lambda folder: outlier_block("llama-gqa", folder), "mlp_norm", "mlp_input", "gate up"),
+        (cross_block, "mlp_norm", "mlp_input", "gate up"),
+        (cross_block, "cross_norm", "cross_input", "cross_q"),
+    ],
+)
+def test_a_fixed_alpha_is_equation_four(
+    make: Callable[[Path], PlainBlock], norm: str, point: str, roles: str, tmp_path: Path
+) -> None:
+    block = make(tmp_path)
+    smoothed = block.layer.get_submodule(norm)
+    old_norm = smoothed.weight.data.clone()
+    columns = torch.cat([linear_weight(block.layer, role) for role in roles.split()])
+    expected, largest = block.outputs(), largest_inputs(block)[point]
     notes = SmoothQuant(alpha=0.6).apply(block, targets_of(block, w8a8())).notes
-    assert notes == ("alpha 0.60",)
+    assert notes[0] == "alpha 0.60"
     for channel in range(block.spec.hidden_size):
         x_max = float(largest[channel])
         w_max = max(float(columns[:, channel].abs().max()), 1e-5)
         scale = max(x_max**0.6 / w_max**0.4, 1e-5)
         stored = float((old_norm[channel] / scale).to(torch.bfloat16))
-        assert float(block.layer.mlp_norm.weight.data[channel]) == pytest.approx(stored, rel=1e-2)
+        assert float(smoothed.weight.data[channel]) == pytest.approx(stored, rel=1e-2)
     torch.testing.assert_close(block.outputs(), expected, rtol=1e-4, atol=1e-4)
 
 
