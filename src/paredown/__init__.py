@@ -98,8 +98,8 @@ if TYPE_CHECKING:
     from paredown.kernels.thread_plan import ThreadPlan
     from paredown.models.checkpoint import Checkpoint
     from paredown.optimize.bounds import Bounds
-    from paredown.optimize.optimize import OptimizeConfig
     from paredown.optimize.optimize import optimize as optimize_checkpoint
+    from paredown.optimize.optimize_config import OptimizeConfig
     from paredown.optimize.optimize_result import OptimizeResult
     from paredown.spec.attention_sinks import AttentionSinks
     from paredown.spec.weight import WeightSpec
@@ -166,7 +166,7 @@ _MODULES = {
     "NOfM": "paredown.compress.prune.pattern",
     "OBD": "paredown.compress.prune.obd",
     "OBS": "paredown.compress.prune.obs",
-    "OptimizeConfig": "paredown.optimize.optimize",
+    "OptimizeConfig": "paredown.optimize.optimize_config",
     "OptimizeResult": "paredown.optimize.optimize_result",
     "OutputError": "paredown.errors",
     "ParedownError": "paredown.errors",

@@ -24,7 +24,6 @@ from paredown.jobs.convert import convert_and_carry
 from paredown.jobs.distill import distill_and_verify
 from paredown.jobs.verify_config import VerifyConfig
 from paredown.models.checkpoint import Checkpoint
-from paredown.optimize.optimize import OptimizeConfig, optimize
 
 TARGET = "compressed-tensors"
 WORDS = ("all", "good", "bad", "is", "well", "and", "ill", "that", "ends", "now")
@@ -274,8 +273,3 @@ def test_what_an_encoder_cannot_learn_is_told(
         distilled(source, tmp_path / "out", "hard-label", text)
     with pytest.raises(ConfigError, match="no labels to learn from"):
         distilled(labels, tmp_path / "out", "hard-label", text)
-
-
-def test_searches_for_predictions_are_refused(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="an encoder makes none"):
-        optimize(source, OptimizeConfig(output=tmp_path / "out", report=None))

@@ -17,7 +17,7 @@ spread_figures = st.tuples(st.floats(1, 2), st.integers(1, 100), st.floats(1, 10
 
 def point(values) -> Point:
     perplexity, size, speed = values
-    return Point(perplexity=perplexity, file_bytes=size, decode_tokens_per_s=speed)
+    return Point(loss=perplexity, file_bytes=size, rate=speed)
 
 
 def measurement(name: str, values) -> Measurement:

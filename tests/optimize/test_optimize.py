@@ -28,8 +28,9 @@ from paredown.jobs import verifier
 from paredown.jobs.run_recipe import run_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.bounds import Bounds
-from paredown.optimize.candidates import _batches
-from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
+from paredown.optimize.candidates import batches
+from paredown.optimize.optimize import optimize
+from paredown.optimize.optimize_config import OptimizeConfig, parse_formats
 from paredown.spec.kv import KVSpec
 
 FORMATS = ("fp32", "bf16", "int8", "int4-g32-asym", "int4-g128")
@@ -149,7 +150,7 @@ def test_what_does_not_fit_together_is_measured_in_turns(
     monkeypatch.setattr("paredown.optimize.candidates._MEMORY_SHARE", 1e-9)
     source = Checkpoint.open(model)
     recipes = [find_recipe(name) for name in ("bf16", "int8", "int4-g32")]
-    assert _batches(source, recipes) == [[recipe] for recipe in recipes]
+    assert batches(source, recipes) == [[recipe] for recipe in recipes]
     calls = []
 
     def counted(models, *args):

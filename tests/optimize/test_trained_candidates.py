@@ -3,7 +3,8 @@
 import pytest
 
 from paredown.errors import ConfigError
-from paredown.optimize.optimize import OptimizeConfig, optimize
+from paredown.optimize.optimize import optimize
+from paredown.optimize.optimize_config import OptimizeConfig
 from paredown.optimize.trained_candidates import trained_recipes
 
 

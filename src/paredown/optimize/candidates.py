@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress_result import MadeLayers
@@ -36,6 +37,7 @@ from paredown.spec.weight import bits_per_weight
 # no more than the reference, or than `_SMALL_BYTES` where that is more.
 _MEMORY_SHARE = 0.25
 _SMALL_BYTES = 1 << 30
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,17 @@ class Candidates:
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     recipes: dict[str, Recipe] = field(default_factory=dict)
     reference: Measurement | None = None
+
+
+class BuildSetup(Protocol):
+    """The part of a search's setup that building candidates reads."""
+
+    @property
+    def source(self) -> Checkpoint: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def texts(self) -> RecipeTexts: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +105,16 @@ class SearchSetup:
     def calibration(self) -> Calibration | None:
         return self.texts.calibration
 
+    @property
+    def protocol(self) -> str:
+        return self.text.protocol
+
+    def load(self, checkpoint: Checkpoint) -> LoadedExecutor:
+        """Loads a candidate with the pages that the search needs."""
+        pages = search_pages(checkpoint.spec, self.text, self.bounds)
+        threads = ThreadPlan.resolve(self.num_threads)
+        return load_executor(checkpoint, RunOptions(num_pages=pages, threads=threads))
+
 
 def measure_candidates(
     setup: SearchSetup, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
@@ -99,11 +122,11 @@ def measure_candidates(
     """Measures recipes batch by batch and adds the results to `result`. A batch has recipes whose
     models fit in memory together; these run alternately. Without any candidate the reference is
     not measured either."""
-    batches = _batches(setup.source, recipes)
-    for number, batch in enumerate(batches):
+    groups = batches(setup.source, recipes)
+    for number, batch in enumerate(groups):
 
         def report(what: str, share: float, number: int = number) -> None:
-            on_progress(what, (number + share) / len(batches))
+            on_progress(what, (number + share) / len(groups))
 
         _measure_batch(setup, batch, result, report)
 
@@ -114,14 +137,13 @@ def measure_losses(
     """Returns the KL divergence of each recipe on `text`, in nats per token, without timing; None
     for a recipe that the model cannot have."""
     losses: dict[str, float] = {}
-    batches = _batches(setup.source, recipes)
     done = 0
-    for batch in batches:
+    for batch in batches(setup.source, recipes):
         executors: dict[str, LoadedExecutor] = {}
         for recipe in batch:
             on_progress(f"finding what parts lose: {recipe.name}", done / len(recipes))
             done += 1
-            with _built(setup, recipe, batch, Candidates()) as candidate:
+            with built(setup, recipe, batch, Candidates(), setup.load) as candidate:
                 if candidate is not None:
                     executors[recipe.name] = candidate[1]
         qualities, _ = measure_quality([*executors.values()], text, setup.executor)
@@ -132,19 +154,20 @@ def measure_losses(
     return [losses.get(recipe.name) for recipe in recipes]
 
 
-def _batches(source: Checkpoint, recipes: Sequence[Recipe]) -> list[list[Recipe]]:
+def batches(source: Checkpoint, recipes: Sequence[Recipe]) -> list[list[Recipe]]:
+    """Returns the recipes in groups whose models fit in memory together."""
     reference = 2.0 * source.spec.num_parameters()
     budget = min(_MEMORY_SHARE * available_memory_bytes(), max(reference, _SMALL_BYTES))
-    batches: list[list[Recipe]] = []
+    groups: list[list[Recipe]] = []
     used = 0.0
     for recipe in recipes:
         size = _estimated_bytes(source, recipe)
-        if not batches or used + size > budget:
-            batches.append([])
+        if not groups or used + size > budget:
+            groups.append([])
             used = 0.0
-        batches[-1].append(recipe)
+        groups[-1].append(recipe)
         used += size
-    return batches
+    return groups
 
 
 def _estimated_bytes(source: Checkpoint, recipe: Recipe) -> float:
@@ -169,14 +192,14 @@ def _measure_batch(
             on_progress(f"compressing {name}: {what}", 0.35 * (done + share) / len(recipes))
 
         report("starting", 0.0)
-        with _built(setup, recipe, recipes, result, report) as candidate:
+        with built(setup, recipe, recipes, result, setup.load, report) as candidate:
             if candidate is not None:
                 found[recipe.name] = candidate
     if not found:
         return
-    built = [(recipe.name, *found[recipe.name]) for recipe in recipes if recipe.name in found]
+    made = [(recipe, *found[recipe.name]) for recipe in recipes if recipe.name in found]
     qualities, own = measure_quality(
-        [executor for _, _, executor in built],
+        [executor for _, _, executor in made],
         setup.text,
         setup.executor,
         lambda done, total: on_progress("predicting the text", 0.35 + 0.5 * done / total),
@@ -185,7 +208,7 @@ def _measure_batch(
     own.require_numbers(str(setup.original.path))
     trials = [
         Trial(executor=executor, weights=linear_format(checkpoint))
-        for _, checkpoint, executor in built
+        for _, checkpoint, executor in made
     ]
     reference = Trial(executor=setup.executor, weights=linear_format(setup.original))
     run_rounds(
@@ -194,23 +217,23 @@ def _measure_batch(
         lambda done, total: on_progress("timing", 0.85 + 0.15 * done / total),
     )
     result.reference = _measured(setup, "original", setup.original, own, reference)
-    made = {recipe.name: recipe for recipe in recipes}
-    for (name, checkpoint, _), quality, trial in zip(built, qualities, trials, strict=True):
-        measured = _measured(setup, name, checkpoint, quality, trial)
+    for (recipe, checkpoint, _), quality, trial in zip(made, qualities, trials, strict=True):
+        measured = _measured(setup, recipe.name, checkpoint, quality, trial)
         result.measurements.append(measured)
-        result.recipes[name] = made[name]
+        result.recipes[recipe.name] = recipe
 
 
 @contextmanager
-def _built(
-    setup: SearchSetup,
+def built(
+    setup: BuildSetup,
     recipe: Recipe,
     recipes: Sequence[Recipe],
     result: Candidates,
+    load: Callable[[Checkpoint], T],
     on_progress: OnProgress | None = None,
-) -> Iterator[tuple[Checkpoint, LoadedExecutor] | None]:
-    """Yields the compressed source and its executor, or None, with a line in `skipped`, if it
-    cannot have the format or does not fit. Candidates that are quick to make are removed
+) -> Iterator[tuple[Checkpoint, T] | None]:
+    """Yields the compressed source and what `load` makes of it, or None, with a line in `skipped`,
+    if it cannot have the format or does not fit. Candidates that are quick to make are removed
     afterwards, but mapped files stay readable."""
     name = recipe.name
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
@@ -224,7 +247,7 @@ def _built(
                 on_progress=on_progress,
             )
             checkpoint = Checkpoint.open(written.path)
-            executor = _load(setup, checkpoint)
+            executor = load(checkpoint)
         except (UnsupportedError, CapacityError) as error:
             result.skipped.append(Skipped(name=name, reason=f"{error.what} ({error.seen})"))
             yield None
@@ -237,7 +260,7 @@ def _built(
 
 
 def _made_layers(
-    setup: SearchSetup, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
+    setup: BuildSetup, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
 ) -> MadeLayers | None:
     """Returns the recipe's layers if another finished recipe has the same ones."""
     for other in recipes:
@@ -246,13 +269,6 @@ def _made_layers(
             notes = result.notes.get(other.name, ())
             return MadeLayers(checkpoint=Checkpoint.open(folder), notes=notes)
     return None
-
-
-def _load(setup: SearchSetup, checkpoint: Checkpoint) -> LoadedExecutor:
-    pages = search_pages(checkpoint.spec, setup.text, setup.bounds)
-    return load_executor(
-        checkpoint, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(setup.num_threads))
-    )
 
 
 def _measured(

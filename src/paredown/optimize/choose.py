@@ -1,11 +1,11 @@
 """The rule that chooses which candidate is written.
 
-If only quality is bounded, the rule considers the candidates within the bounds that decode at
-least 95 % as fast as the fastest of them; runs differ by about as much. Among these it prefers the
-smallest file, then the lower perplexity, then the faster one. The choice is always on the Pareto
-front.
+If only quality is bounded, the rule considers the candidates within the bounds that are at least
+95 % as fast as the fastest of them, at decoding or at reading texts; runs differ by about as much.
+Among these it prefers the smallest file, then the one that loses less, then the faster one. The
+choice is always on the Pareto front.
 
-If size, speed or memory is bounded, it takes the candidate with the lowest perplexity that meets
+If size, speed or memory is bounded, it takes the candidate that loses least of those that meet
 every bound, then the smallest.
 """
 
@@ -33,6 +33,15 @@ class Choice:
 def quality_loss(perplexity: float, reference_perplexity: float) -> float:
     """Returns the relative increase of perplexity: 0.01 is 1 % more than the reference."""
     return perplexity / reference_perplexity - 1
+
+
+def lost_share(one: Measurement, reference: Measurement) -> float:
+    """Returns the relative increase of perplexity, or what an encoder's mean cosine lacks of 1."""
+    if one.cosine_mean is not None:
+        return 1 - one.cosine_mean
+    assert one.perplexity is not None
+    assert reference.perplexity is not None
+    return quality_loss(one.perplexity, reference.perplexity)
 
 
 def choose(candidates: Sequence[Measurement], reference: Measurement, bounds: Bounds) -> Choice:
@@ -68,15 +77,15 @@ def parse_quality_loss(text: str) -> float:
 
 
 def _best(good: Sequence[Measurement]) -> Measurement:
-    return min(good, key=lambda one: (point_of(one).perplexity, point_of(one).file_bytes))
+    return min(good, key=lambda one: (point_of(one).loss, point_of(one).file_bytes))
 
 
 def _smallest_of_fastest(good: Sequence[Measurement]) -> Measurement:
-    fastest = max(point_of(one).decode_tokens_per_s for one in good)
-    fast = [one for one in good if point_of(one).decode_tokens_per_s >= EQUALLY_FAST * fastest]
+    fastest = max(point_of(one).rate for one in good)
+    fast = [one for one in good if point_of(one).rate >= EQUALLY_FAST * fastest]
     return min(fast, key=_preference)
 
 
 def _preference(one: Measurement) -> tuple[float, float, float]:
     point = point_of(one)
-    return point.file_bytes, point.perplexity, -point.decode_tokens_per_s
+    return point.file_bytes, point.loss, -point.rate

@@ -1,7 +1,8 @@
 """The Pareto front of the candidates: the trade-offs between quality, size and speed.
 
-Each candidate is a point with three figures: perplexity and file size, where less is better, and
-decode tokens per second, where more is better. A point dominates another if it is no worse in any
+Each candidate is a point with three figures: lost quality and file size, where less is better, and
+speed, where more is better. A model that predicts tokens loses perplexity and decodes tokens; an
+encoder loses cosine and reads texts. A point dominates another if it is no worse in any
 figure and better in at least one. The front consists of the points that no other dominates.
 """
 
@@ -14,9 +15,12 @@ from paredown.evaluate.quality.measurement import Measurement
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    perplexity: float
+    """`loss` is a perplexity, or what a mean cosine lacks of 1; `rate` tokens or texts per
+    second."""
+
+    loss: float
     file_bytes: float
-    decode_tokens_per_s: float
+    rate: float
 
     def dominates(self, other: "Point") -> bool:
         own, others = self._costs(), other._costs()
@@ -25,19 +29,18 @@ class Point:
     def _costs(self) -> tuple[float, float, float]:
         """Returns the figures with lower as better; a value that is not a number counts as the
         worst."""
-        perplexity = math.inf if math.isnan(self.perplexity) else self.perplexity
-        return perplexity, self.file_bytes, -self.decode_tokens_per_s
+        loss = math.inf if math.isnan(self.loss) else self.loss
+        return loss, self.file_bytes, -self.rate
 
 
 def point_of(measurement: Measurement) -> Point:
     """Returns the point of a candidate whose quality and speed were measured."""
-    assert measurement.perplexity is not None
-    assert measurement.decode_tokens_per_s is not None
-    return Point(
-        perplexity=measurement.perplexity,
-        file_bytes=measurement.file_bytes,
-        decode_tokens_per_s=measurement.decode_tokens_per_s,
-    )
+    loss, rate = measurement.perplexity, measurement.decode_tokens_per_s
+    if measurement.cosine_mean is not None:
+        loss, rate = 1 - measurement.cosine_mean, measurement.texts_per_s
+    assert loss is not None
+    assert rate is not None
+    return Point(loss=loss, file_bytes=measurement.file_bytes, rate=rate)
 
 
 def on_front(points: Sequence[Point]) -> list[bool]:

@@ -24,7 +24,7 @@ from paredown.evaluate.pictures.picture import (
     picture_text,
 )
 from paredown.evaluate.quality.measurement import Measurement
-from paredown.optimize.choose import quality_loss
+from paredown.optimize.choose import lost_share
 from paredown.units import MEGA
 
 # Shapes repeat the information of the colours.
@@ -47,6 +47,9 @@ Line = tuple[tuple[float, float], tuple[float, float]]
 
 # The height of the picture if no candidate loses anything and no loss is allowed.
 _LEAST_PERCENT = 0.01
+# By whether the model is an encoder.
+_SPEED_TITLE = ("decode speed, tokens per second", "speed, texts per second")
+_LOSS_TITLE = ("perplexity above the original", "mean cosine to the original, below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +65,16 @@ def draw_front(
     candidates: Sequence[Measurement],
     reference: Measurement,
     chosen: str | None,
-    max_quality_loss: float | None,
+    allowed_loss: float | None,
     *,
     dark: bool,
 ) -> bytes:
-    """Returns a PNG of two panels. `max_quality_loss` None allows no loss. Points on the front are
-    filled; the chosen one has a ring. A candidate with an infinite perplexity is left out."""
+    """Returns a PNG of two panels. `allowed_loss` is that of perplexity, or of an encoder's mean
+    cosine; None allows none. Points on the front are filled; the chosen one has a ring. A candidate
+    with an infinite perplexity is left out."""
     candidates = [one for one in candidates if math.isfinite(_loss_percent(one, reference))]
-    allowed = 100 * (max_quality_loss or 0.0)
+    is_encoder = reference.cosine_mean is not None
+    allowed = 100 * (allowed_loss or 0.0)
     theme = DARK if dark else LIGHT
     figure = load_matplotlib("matplotlib.figure").Figure(
         figsize=(11, 5.4), dpi=_DPI, facecolor=theme.paper, layout="constrained"
@@ -77,11 +82,11 @@ def draw_front(
     canvas = load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
     losses = [_loss_percent(one, reference) for one in candidates]
     sizes = [one.file_bytes / MEGA for one in candidates]
-    speeds = [one.decode_tokens_per_s or 0.0 for one in candidates]
+    speeds = [one.decode_tokens_per_s or one.texts_per_s or 0.0 for one in candidates]
     panels = figure.subplots(1, 2, sharey=True)
     axes = (
         _Axis(title="weights on disk, MB", values=sizes, better="left"),
-        _Axis(title="decode speed, tokens per second", values=speeds, better="right"),
+        _Axis(title=_SPEED_TITLE[is_encoder], values=speeds, better="right"),
     )
     stairs: list[list[Line]] = []
     for panel, axis in zip(panels, axes, strict=True):
@@ -92,7 +97,7 @@ def draw_front(
         for one, x, loss in zip(candidates, axis.values, losses, strict=True):
             _draw_point(panel, one, (x, loss), one.name == chosen, theme)
     panels[0].set_ylabel(
-        "perplexity above the original, % (root scale)", color=theme.ink, fontsize=_FONT + 1
+        f"{_LOSS_TITLE[is_encoder]}, % (root scale)", color=theme.ink, fontsize=_FONT + 1
     )
     _legend(figure, theme)
     canvas.draw()
@@ -106,9 +111,7 @@ def draw_front(
 
 
 def _loss_percent(one: Measurement, reference: Measurement) -> float:
-    assert one.perplexity is not None
-    assert reference.perplexity is not None
-    return 100 * quality_loss(one.perplexity, reference.perplexity)
+    return 100 * lost_share(one, reference)
 
 
 def _style(panel: Any, axis: _Axis, theme: Theme) -> None:

@@ -46,7 +46,7 @@ def pruned_words(
 def _words(one: Measurement, plain: Sequence[Measurement]) -> str:
     better = [other for other in plain if _is_as_good(other, one)]
     if better:
-        best = min(better, key=_kl)
+        best = min(better, key=_loss)
         return (
             f"loses: {best.name} has {_figures(best)}, where this has {_figures(one)}; fewer bits "
             "cost less than fewer weights here"
@@ -57,7 +57,7 @@ def _words(one: Measurement, plain: Sequence[Measurement]) -> str:
         f"{least.name}, as {what}, has {_figures(least)}"
         for what, others in (("small", smaller), ("fast", faster))
         if others
-        for least in [min(others, key=_kl)]
+        for least in [min(others, key=_loss)]
     ]
     rivals = "; ".join(near) or "none is as small, and none as fast"
     return f"wins a place: {_figures(one)}; of what is not pruned, {rivals}"
@@ -68,17 +68,22 @@ def _is_as_good(other: Measurement, one: Measurement) -> bool:
     return (
         other.file_bytes <= _ALIKE * one.file_bytes
         and _speed(other) >= _speed(one) / _ALIKE
-        and _kl(other) <= _kl(one)
+        and _loss(other) <= _loss(one)
     )
 
 
 def _figures(one: Measurement) -> str:
-    return f"KL {_kl(one):.4f} at {one.file_bytes / MEGA:.1f} MB and {_speed(one):,.0f} tokens/s"
+    size = f"{one.file_bytes / MEGA:.1f} MB"
+    if one.cosine_mean is not None:
+        return f"a cosine of {one.cosine_mean:.4f} at {size} and {_speed(one):,.0f} texts/s"
+    return f"KL {_loss(one):.4f} at {size} and {_speed(one):,.0f} tokens/s"
 
 
-def _kl(one: Measurement) -> float:
+def _loss(one: Measurement) -> float:
+    if one.cosine_mean is not None:
+        return 1 - one.cosine_mean
     return float("inf") if one.kl_divergence is None else one.kl_divergence
 
 
 def _speed(one: Measurement) -> float:
-    return one.decode_tokens_per_s or 0.0
+    return one.decode_tokens_per_s or one.texts_per_s or 0.0

@@ -2,11 +2,13 @@
 
 import base64
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from paredown.optimize.report_parts import DECODER, ENCODER
 from paredown.shown import shown
 from paredown.units import format_bytes, format_rate
 
@@ -63,13 +65,7 @@ result.mixes[chosen.name] }}){% endif %}, {{ rule }}.</p>
 {% if result.stopped %}<p>The search was {{ result.stopped }}; it was not written.</p>{% endif %}
 <div class="figures">
 <div><b>{{ bytes(chosen.file_bytes) }}</b><span>was {{ bytes(original.file_bytes) }}</span></div>
-<div><b>{{ "%+.2f" | format(loss(chosen)) }} %</b><span>perplexity,
-{{ number(chosen.perplexity, 3) }} from {{ number(original.perplexity, 3) }}</span></div>
-<div><b>{{ number(chosen.decode_tokens_per_s, 0) }}</b><span>tokens/s decoding, was
-{{ number(original.decode_tokens_per_s, 0) }}</span></div>
-<div><b>{{ number(chosen.prefill_tokens_per_s, 0) }}</b><span>tokens/s reading a prompt, was
-{{ number(original.prefill_tokens_per_s, 0) }}</span></div>
-</div>
+{{ FIGURES }}</div>
 {% if result.serve %}<pre><code>{{ result.serve }}</code></pre>{% endif %}
 {% else %}
 <p>No candidate meets the bounds, so none was chosen. Nearest is <b>{{ result.nearest }}</b>; in its
@@ -80,27 +76,12 @@ way:</p><ul>{% for gap in result.missed %}<li><code>{{ gap.bound }}</code>
 <h2>The trade-off</h2>
 <div class="card"><picture>
 <source media="(prefers-color-scheme: dark)" srcset="{{ dark }}">
-<img src="{{ light }}" alt="Perplexity above the original against file size and decode speed">
+<img src="{{ light }}" alt="Lost quality against file size and speed">
 </picture></div>
 <h2>All candidates</h2>
 {% if result.note %}<p class="faint">{{ result.note }}</p>{% endif %}
 <div class="card"><table>
-<thead><tr><th>format</th><th>bits per<br>weight</th><th>size</th><th>perplexity</th><th>loss</th>
-<th>bits per<br>byte</th><th>KL, nats<br>per token</th><th>top-1<br>agreement</th>
-<th>decode<br>tokens/s</th><th>MBU</th><th>prefill<br>tokens/s</th><th>MFU</th><th>front</th></tr>
-</thead>
-<tbody>
-{% for one in [original] + result.candidates %}
-<tr class="{{ "chosen" if one.name == result.chosen else "behind" if one.on_front == false }}">
-<td>{{ one.name }}</td><td>{{ number(one.bits_per_weight, 2) }}</td>
-<td>{{ bytes(one.file_bytes) }}</td><td>{{ number(one.perplexity, 3) }}</td>
-<td>{{ "–" if loop.first else "%+.2f %%" | format(loss(one)) }}</td>
-<td>{{ number(one.bits_per_byte, 4) }}</td><td>{{ number(one.kl_divergence, 5) }}</td>
-<td>{{ percent(one.top1_agreement, 1) }}</td>
-<td>{{ number(one.decode_tokens_per_s, 0) }}</td><td>{{ percent(one.mbu, 0) }}</td>
-<td>{{ number(one.prefill_tokens_per_s, 0) }}</td><td>{{ percent(one.mfu, 0) }}</td>
-<td>{{ "on it" if one.on_front else "–" }}</td></tr>
-{% endfor %}
+{{ TABLE }}{% endfor %}
 </tbody></table></div>
 {% if result.skipped or result.clamped or result.not_tried or result.mixes or result.pruned %}
 <h2>Mixes, skipped and clamped</h2>
@@ -133,18 +114,12 @@ cores, {{ machine.isa }}</dd>
 </div>
 <h2>How this was measured</h2>
 <div class="card">
-<p><b>Quality</b>, through the executor that serves: {{ result.protocol }}. KL divergence and top-1
-agreement are to the original, token by token.</p>
-{% if result.calibration %}<p><b>Calibration</b>: {{ result.calibration }}.
+{{ QUALITY }}{% if result.calibration %}<p><b>Calibration</b>: {{ result.calibration }}.
 {% if result.text_choice_words %}{{ result.text_choice_words }}.{% endif %}</p>{% endif %}
-<p><b>Speed</b>: one sequence, medians of short rounds in which all models take turns. MBU is the
-bytes of weights, keys and values that decoding reads per second, over the bandwidth measured on a
-buffer of that size; MFU is the arithmetic of a prefill over the measured peak of the arithmetic
-that the linear layers use (int8 for the integer formats).</p>
+{{ SPEED }}
 <p><b>Bits per weight</b>: all stored tensors over all parameters, embeddings and norms included.
-<b>Front</b>: no other candidate is at least as good in perplexity, size and decode speed and better
-in one. <b>Choice</b>: {{ rule }}; those at least 95 % as fast at decoding as the fastest count as
-equally fast.</p>
+<b>Front</b>: no other candidate is at least as good in quality, size and speed and better in one.
+<b>Choice</b>: {{ rule }}; those at least 95 % as fast as the fastest count as equally fast.</p>
 </div>
 </main>
 </body>
@@ -166,7 +141,11 @@ def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) 
             return float("inf")
         return float(100 * (one["perplexity"] / reference["perplexity"] - 1))
 
-    return environment.from_string(_TEMPLATE).render(
+    parts = ENCODER if reference["cosine_mean"] is not None else DECODER
+    template = _TEMPLATE
+    for name, part in asdict(parts).items():
+        template = template.replace(f"{{{{ {name.upper()} }}}}", part.lstrip("\n"))
+    return environment.from_string(template).render(
         result=result,
         rule=_rule(result["bounds"]),
         chosen=chosen,
@@ -191,7 +170,7 @@ def _rule(bounds: Mapping[str, Any]) -> str:
         for name, value in bounds.items()
         if value is not None and name not in ("prompt_tokens", "num_sequences")
     ]
-    resources = ("max_mb", "min_decode", "max_first_token_s", "max_memory_mb")
+    resources = ("max_mb", "min_decode", "max_first_token_s", "max_memory_mb", "min_texts_per_s")
     best = (
         "the best quality"
         if any(bounds[name] is not None for name in resources)

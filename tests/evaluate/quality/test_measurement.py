@@ -69,7 +69,7 @@ def test_it_has_a_field_for_all_that_is_measured(source: Checkpoint) -> None:
     told = asdict(quality) | asdict(agreement) | asdict(speed) | {"held_bytes": 6}
     assert {name: getattr(whole, name) for name in told} == told
     bare = make_measurement("one", source)
-    by_search = {"on_front", "first_token_s", "memory_bytes"}
+    by_search = {"on_front", "first_token_s", "memory_bytes", "texts_per_s", "texts_spread"}
     assert {name for name, value in bare.as_json().items() if value is None} == {*told, *by_search}
     assert {one.name for one in fields(Measurement)} == set(whole.as_json())
 

@@ -3,9 +3,7 @@
 import argparse
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from paredown.cli.console import headed, make_console
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
@@ -14,24 +12,24 @@ from paredown.cli.options.removal import add_recovery_arguments, recover_step
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.printed import say_json
 from paredown.cli.progress_bar import progress_bar
+from paredown.cli.tables.optimization import candidates_table
 from paredown.compress.recipe_names import SYNTAX
-from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification_file import NAME
 from paredown.jobs.float_source import FromQuantized
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.optimize.bounds import DEFAULT_PROMPT_TOKENS, Bounds
-from paredown.optimize.choose import parse_quality_loss, quality_loss
-from paredown.optimize.optimize import (
+from paredown.optimize.choose import parse_quality_loss
+from paredown.optimize.optimize import optimize
+from paredown.optimize.optimize_config import (
     DEFAULT_ROUNDS,
     DEFAULT_SAMPLES,
     DEFAULT_TOKENS,
     OptimizeConfig,
-    optimize,
     parse_formats,
 )
 from paredown.optimize.optimize_result import OptimizeResult, nothing_chosen
-from paredown.units import MEGA, format_bytes, format_rate
+from paredown.units import format_bytes, format_rate
 
 EXAMPLES = """examples:
   paredown optimize
@@ -40,11 +38,10 @@ EXAMPLES = """examples:
   paredown optimize my-model --prune --recover-minutes 10
   paredown optimize my-model --train-minutes 10
   paredown optimize my-model --formats bf16,int8,int4-g128 --text novel.txt --json
+  paredown optimize all-MiniLM-L6-v2 --min-cosine 0.999
 """
 # The exit code when all candidates lose too much and nothing was written.
 NOTHING_CHOSEN = 1
-# In narrower terminals the table omits columns that the report and --json also have.
-_WIDE_COLUMNS = 104
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +120,8 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-quality-loss",
-        help="perplexity that may be lost: 2%% (default 1%% where nothing is bounded)",
+        help="perplexity that may be lost: 2%% (default 1%% where nothing is bounded; for an "
+        "encoder a cosine of 0.99)",
         metavar="SHARE",
     )
     for option, unit, what in (
@@ -132,6 +130,8 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
         ("--min-decode", "TOKENS_PER_S", "speed that one sequence must decode at"),
         ("--max-first-token-s", "S", "time to read a prompt of --prompt-tokens"),
         ("--max-memory-mb", "MB", "memory of weights, and of --sequences of --prompt-tokens each"),
+        ("--min-cosine", "COSINE", "mean cosine of an encoder's vectors to the original's"),
+        ("--min-texts", "TEXTS_PER_S", "speed of an encoder, 32 texts at once"),
     ):
         group.add_argument(option, type=float, metavar=unit, help=what)
     group.add_argument(
@@ -159,6 +159,8 @@ def _bounds(args: argparse.Namespace) -> Bounds:
         min_decode=args.min_decode,
         max_first_token_s=args.max_first_token_s,
         max_memory_mb=args.max_memory_mb,
+        min_cosine=args.min_cosine,
+        min_texts_per_s=args.min_texts,
         prompt_tokens=args.prompt_tokens,
         num_sequences=args.sequences,
     )
@@ -197,16 +199,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(result: OptimizeResult) -> None:
     console = make_console()
-    wide = console.width >= _WIDE_COLUMNS
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    headings = ["format", "MB", "ppl", "loss", "KL", "top-1", "decode/s", "MBU"]
-    for heading in headings + (["bits", "prefill/s", "MFU"] if wide else []) + ["front"]:
-        table.add_column(heading, justify="left" if heading == "format" else "right", no_wrap=True)
-    for one in [result.reference, *result.candidates]:
-        chosen = one.name == result.chosen
-        style = "bold green" if chosen else "dim" if one.on_front is False else ""
-        table.add_row(*_row(one, result, wide), style=style)
-    console.print(table)
+    console.print(candidates_table(result, console.width))
     for skipped in result.skipped:
         console.print(f"skipped {skipped.name}: {skipped.reason}", style="yellow")
     for name, tensors in result.clamped.items():
@@ -225,31 +218,6 @@ def _print(result: OptimizeResult) -> None:
         console.print(result.note, style="dim")
     _print_machine(console, result)
     _print_choice(console, result)
-
-
-def _row(one: Measurement, result: OptimizeResult, wide: bool) -> list[str]:
-    is_reference = one is result.reference
-    assert one.perplexity is not None
-    assert result.reference.perplexity is not None
-    loss = quality_loss(one.perplexity, result.reference.perplexity)
-    cells = [
-        one.name,
-        f"{one.file_bytes / MEGA:.2f}",
-        f"{one.perplexity:.3f}",
-        "" if is_reference else f"{loss:+.2%}",
-        "" if one.kl_divergence is None else f"{one.kl_divergence:.5f}",
-        "" if one.top1_agreement is None else f"{one.top1_agreement:.1%}",
-        f"{one.decode_tokens_per_s:,.0f}",
-        f"{one.mbu:.0%}",
-    ]
-    if wide:
-        cells += [
-            f"{one.bits_per_weight:.2f}",
-            f"{one.prefill_tokens_per_s:,.0f}",
-            f"{one.mfu:.0%}",
-        ]
-    mark = "chosen" if one.name == result.chosen else "yes" if one.on_front else ""
-    return [*cells, mark]
 
 
 def _print_machine(console: Console, result: OptimizeResult) -> None:
@@ -277,11 +245,11 @@ def _print_choice(console: Console, result: OptimizeResult) -> None:
         f"{format_bytes(result.reference.file_bytes)})"
     )
     if result.verification is not None:
-        worst = result.verification.worst_layers[0]
-        console.print(
-            f"verified: {NAME} beside it; the worst layer is {worst.layer}, whose output "
-            f"moved by {worst.own:.1%}"
+        worst = "".join(
+            f"; the worst layer is {one.layer}, whose output moved by {one.own:.1%}"
+            for one in result.verification.worst_layers[:1]
         )
+        console.print(f"verified: {NAME} beside it{worst}")
     elif result.not_verified is not None:
         console.print(f"not verified: {result.not_verified}", style="yellow")
     assert result.serve_line is not None

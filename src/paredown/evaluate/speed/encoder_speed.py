@@ -40,20 +40,50 @@ class EncoderSpeed:
 
 
 @dataclass
-class _Trial:
+class EncoderTrial:
+    """One encoder and cell under measurement: texts per second in each round."""
+
+    executor: EncoderExecutor
     cell: EncoderCell
-    texts: list[TokenText]
     rates: list[float] = field(default_factory=list)
 
-    def run(self, executor: EncoderExecutor) -> None:
+    def __post_init__(self) -> None:
+        self._texts = _random_texts(self.cell, self.executor.spec.vocab_size)
+
+    def run_round(self) -> None:
         num_runs, start_s = 0, time.perf_counter()
         while True:
-            executor.encode(self.texts)
+            self.executor.encode(self._texts)
             num_runs += 1
             spent_s = time.perf_counter() - start_s
             if spent_s >= TURN_S:
                 break
         self.rates.append(num_runs * self.cell.num_texts / spent_s)
+
+    def speed(self, peak_per_s: float) -> EncoderSpeed:
+        """Returns medians over the rounds after the first, which warms up."""
+        cell, rates = self.cell, self.rates[1:]
+        texts_per_s = statistics.median(rates)
+        spec = self.executor.spec
+        flops = encoder_flops(cell.num_texts, cell.num_tokens, spec) / cell.num_texts
+        return EncoderSpeed(
+            cell=cell,
+            texts_per_s=texts_per_s,
+            tokens_per_s=texts_per_s * cell.num_tokens,
+            spread=rate_spread(rates),
+            mfu=texts_per_s * flops / peak_per_s,
+        )
+
+
+def run_encoder_rounds(
+    trials: Sequence[EncoderTrial], num_rounds: int, on_count: OnCount | None = None
+) -> None:
+    """Measures all trials in turn, `num_rounds` times after a round that warms up."""
+    for number in range(num_rounds + 1):
+        for trial in trials:
+            trial.run_round()
+        if on_count is not None:
+            on_count(number + 1, num_rounds + 1)
 
 
 def measure_encoder(
@@ -66,25 +96,9 @@ def measure_encoder(
 ) -> list[EncoderSpeed]:
     """Returns the speed of each cell. `peak_per_s` is the machine's peak for the arithmetic of the
     linear layers, in operations per second. One round more warms up."""
-    trials = [_Trial(cell, _random_texts(cell, executor.spec.vocab_size)) for cell in cells]
-    for number in range(num_rounds + 1):
-        for trial in trials:
-            trial.run(executor)
-        on_count(number + 1, num_rounds + 1)
-    return [_speed(trial, executor, peak_per_s) for trial in trials]
-
-
-def _speed(trial: _Trial, executor: EncoderExecutor, peak_per_s: float) -> EncoderSpeed:
-    cell, rates = trial.cell, trial.rates[1:]
-    texts_per_s = statistics.median(rates)
-    flops = encoder_flops(cell.num_texts, cell.num_tokens, executor.spec) / cell.num_texts
-    return EncoderSpeed(
-        cell=cell,
-        texts_per_s=texts_per_s,
-        tokens_per_s=texts_per_s * cell.num_tokens,
-        spread=rate_spread(rates),
-        mfu=texts_per_s * flops / peak_per_s,
-    )
+    trials = [EncoderTrial(executor, cell) for cell in cells]
+    run_encoder_rounds(trials, num_rounds, on_count)
+    return [trial.speed(peak_per_s) for trial in trials]
 
 
 def _random_texts(cell: EncoderCell, vocab_size: int) -> list[TokenText]:
