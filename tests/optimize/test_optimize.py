@@ -261,7 +261,7 @@ def test_a_calibrated_candidate_is_made_once(
         return run_recipe(*arguments, **options)
 
     monkeypatch.setattr("paredown.optimize.candidates.run_recipe", counting)
-    monkeypatch.setattr("paredown.optimize.optimize.run_recipe", counting)
+    monkeypatch.setattr("paredown.optimize.finish.run_recipe", counting)
     calibration = CalibrationConfig(text=text, num_samples=4, num_tokens=32)
     options = config(
         tmp_path,
