@@ -7,34 +7,26 @@ sentence is not among the answers to itself.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import bm25s
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.retrieval.encoded import Encoded
 from benchmarks.retrieval.paraphrases import Paraphrases
 from paredown.evaluate.metrics.recall import recall_at
 from paredown.evaluate.metrics.reciprocal_rank import mean_reciprocal_rank
-from paredown.kernels.vector_search import (
-    VECTOR_DTYPES,
-    VectorDType,
-    pack_vectors,
-    unpack_vectors,
-)
-from paredown.retrieve import CoilText, DenseIndex, Hits, IndexConfig, TokenIndex, coil_all
+from paredown.kernels.vector_search import VECTOR_DTYPES
+from paredown.retrieve import CoilIndex, CoilText, DenseIndex, Hits, IndexConfig, TokenIndex
 
 # For each dtype.
 SCORES = ("dense", "MaxSim", "COIL")
 # Of a ranking, the first so many count.
 NUM_RANKED = 100
-_QUERIES_AT_ONCE = 256
 
-Floats = npt.NDArray[np.float32]
 Found = list[list[int]]
 
 
@@ -53,12 +45,17 @@ class Quality:
 def measure(task: Paraphrases, encoded: Encoded, folder: Path) -> Iterator[Quality]:
     """Yields a row for BM25, and for each score in each dtype; indexes are written to `folder`."""
     yield _judged("BM25", "", task, partial(by_bm25, task))
+    texts = coil_texts(encoded)
     for dtype in VECTOR_DTYPES:
         config = IndexConfig(dtype=dtype)
         with DenseIndex.build(folder / "dense", config, overwrite=True) as builder:
             builder.add(encoded.texts)
         with TokenIndex.build(folder / "tokens", config, overwrite=True) as builder:
             builder.add(encoded.tokens)
+        with CoilIndex.build(
+            folder / "coil", replace(config, metric="dot"), overwrite=True
+        ) as builder:
+            builder.add(texts)
         dense, tokens = DenseIndex.open(folder / "dense"), TokenIndex.open(folder / "tokens")
         queries = encoded.texts[task.queries]
         yield _judged("dense", dtype, task, partial(_numbers, partial(dense.search, queries)))
@@ -66,7 +63,9 @@ def measure(task: Paraphrases, encoded: Encoded, folder: Path) -> Iterator[Quali
         yield _judged(
             "MaxSim", dtype, task, partial(_numbers, partial(tokens.search_maxsim, asked))
         )
-        yield _judged("COIL", dtype, task, partial(by_coil, task, coil_texts(encoded, dtype)))
+        lists = CoilIndex.open(folder / "coil")
+        shared = [texts[i] for i in task.queries]
+        yield _judged("COIL", dtype, task, partial(_numbers, partial(lists.search, shared)))
 
 
 def by_bm25(task: Paraphrases) -> Found:
@@ -83,34 +82,18 @@ def by_bm25(task: Paraphrases) -> Found:
     return [[int(one) for one in row] for row in numbers]
 
 
-def coil_texts(encoded: Encoded, dtype: VectorDType) -> list[CoilText]:
-    """Returns the texts without markers, with vectors rounded as an index of that dtype keeps
-    them."""
+def coil_texts(encoded: Encoded) -> list[CoilText]:
+    """Returns the texts without markers."""
     texts = []
     for ids, vectors in zip(encoded.ids, encoded.tokens, strict=True):
         kept = ~np.isin(ids, [*encoded.markers])
-        texts.append(CoilText(ids=ids[kept], vectors=_rounded(vectors[kept], dtype)))
+        texts.append(CoilText(ids=ids[kept], vectors=vectors[kept]))
     return texts
-
-
-def by_coil(task: Paraphrases, texts: Sequence[CoilText]) -> Found:
-    """Ranks by the tokens that two texts share."""
-    found: Found = []
-    for first in range(0, len(task.queries), _QUERIES_AT_ONCE):
-        asked = [texts[i] for i in task.queries[first : first + _QUERIES_AT_ONCE]]
-        order = np.argsort(-coil_all(asked, texts), axis=1, kind="stable")
-        found += order[:, : NUM_RANKED + 1].tolist()
-    return found
 
 
 def _numbers(search: Callable[[int], Hits]) -> Found:
     ranked: Found = search(NUM_RANKED + 1).numbers.tolist()
     return ranked
-
-
-def _rounded(vectors_TD: Floats, dtype: VectorDType) -> Floats:
-    values, scales = pack_vectors(dtype, vectors_TD)
-    return unpack_vectors(dtype, values, scales, *vectors_TD.shape)
 
 
 def _judged(score: str, dtype: str, task: Paraphrases, search: Callable[[], Found]) -> Quality:
