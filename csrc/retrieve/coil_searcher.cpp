@@ -1,6 +1,7 @@
 #include "retrieve/coil_searcher.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 
@@ -9,6 +10,9 @@ namespace {
 
 // Scores of documents that a share adds up at a time stay in the second cache.
 constexpr int64_t kWaitingSums = int64_t{1} << 18;
+// Tokens of the queries that are searched together, beyond those of one: each list that they ask
+// for has buffers of its own.
+constexpr int64_t kMostTokens = 2048;
 // Items of work for each thread, where documents are that few.
 constexpr int64_t kItemsOfThread = 4;
 
@@ -30,6 +34,14 @@ void check_lists(const PostingLists& lists, int64_t num_documents) {
       throw std::invalid_argument("a list has documents that fall or that there are none of");
     }
   }
+}
+
+Range next_batch(const CoilQueries& queries, int64_t begin, int64_t most) {
+  const auto offset = [&](int64_t query) { return queries.offsets[static_cast<size_t>(query)]; };
+  const int64_t last = std::min(begin + most, static_cast<int64_t>(queries.offsets.size()) - 1);
+  int64_t end = begin + 1;
+  while (end < last && offset(end + 1) - offset(begin) <= kMostTokens) ++end;
+  return {begin, end};
 }
 
 }  // namespace
@@ -70,7 +82,7 @@ CoilSearcher::CoilSearcher(Isa isa, int num_threads, const PostingLists& lists,
     : kernels_(kernel_table(isa)),
       pool_(num_threads),
       vectors_(kernels_, lists.vectors),
-      offsets_(lists.offsets),
+      offsets_(lists.offsets.begin(), lists.offsets.end()),
       documents_(lists.documents),
       num_documents_(num_documents) {
   if (num_documents < 1 || num_documents > kMaxVectors) {
@@ -141,8 +153,8 @@ Hits CoilSearcher::top(const CoilQueries& queries, int64_t most) {
   most = std::min(most, num_documents_);
   const int64_t at_once = queries_at_once(most);
   const auto num_queries = static_cast<int64_t>(queries.offsets.size()) - 1;
-  for (int64_t begin = 0; begin < num_queries; begin += at_once) {
-    const Batch batch = batch_of(queries, {begin, std::min(begin + at_once, num_queries)});
+  for (int64_t begin = 0; begin < num_queries;) {
+    const Batch batch = batch_of(queries, next_batch(queries, begin, at_once));
     const int num_shares = pool_.num_threads();
     const int64_t fair = divide_up(num_documents_, kItemsOfThread * num_shares);
     const int64_t size = round_up(std::min(fair, kWaitingSums / batch.num_queries), kVectorUnit);
@@ -161,6 +173,7 @@ Hits CoilSearcher::top(const CoilQueries& queries, int64_t most) {
       }
     });
     kept.move_to(hits);
+    begin += batch.num_queries;
   }
   return hits;
 }
@@ -193,7 +206,8 @@ void CoilSearcher::add_list(const Asked& asked, Range documents, const Scores& s
   const int64_t begin = place_of(documents.begin);
   const int64_t end = place_of(documents.end);
   // Of each asking vector, among the places of the document that is at hand.
-  std::vector<float> largest(asked.queries.size(), -INFINITY);
+  std::array<float, kMostQueries> largest;
+  largest.fill(-INFINITY);
   for (int64_t first = begin / kVectorUnit * kVectorUnit; first < end; first += scores.num_rows) {
     const int64_t last = std::min(first + scores.num_rows, end);
     vectors_.score(asked.rows, {first, round_up(last, kVectorUnit)}, scores);
@@ -203,8 +217,12 @@ void CoilSearcher::add_list(const Asked& asked, Range documents, const Scores& s
       float most = largest[i];
       for (int64_t place = std::max(first, begin); place < last; ++place) {
         most = std::max(most, row[place - first]);
-        if (place + 1 < end && all[place + 1] == all[place]) continue;
-        of_query[all[place] - documents.begin] += most;
+        const int64_t document = all[place];
+        if (place + 1 < end && all[place + 1] == document) continue;
+        // The file is mapped: what it says now may not be what was checked.
+        if (document >= documents.begin && document < documents.end) {
+          of_query[document - documents.begin] += most;
+        }
         most = -INFINITY;
       }
       largest[i] = most;

@@ -63,7 +63,7 @@ class CoilSearcher {
   const KernelTable& kernels_;
   ThreadPool pool_;
   PackedVectors vectors_;
-  std::span<const int64_t> offsets_;
+  std::vector<int64_t> offsets_;
   std::span<const uint32_t> documents_;
   int64_t num_documents_;
   std::optional<PackedVectors> cls_;

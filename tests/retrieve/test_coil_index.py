@@ -1,5 +1,6 @@
 """An index of posting lists finds what COIL's formula says."""
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -239,3 +240,46 @@ def test_queries_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 def test_what_is_no_text_is_refused(text: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"\(saw: .*\)\. [A-Z]"):
         CoilText(**text)
+
+
+def test_documents_that_change_under_an_open_index_are_left_out(tmp_path: Path) -> None:
+    """The files are mapped, and what others write into them is never trusted with memory."""
+    one = CoilText(ids=[1], vectors=np.ones((1, 4)))
+    index = coil(tmp_path / "i", [one] * 64)
+    changed = np.arange(64, dtype=np.uint32)
+    changed[[5, 63]] = 0xFFFFFFF0
+    with (tmp_path / "i" / "documents.bin").open("r+b") as file:
+        file.write(changed.tobytes())
+    hits = index.search([one], 64)
+    np.testing.assert_array_equal(np.sort(hits.scores[0]), [0, 0] + [4] * 62)
+    assert set(hits.numbers[0, -2:]) == {5, 63}
+
+
+def test_many_runs_take_one_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posting_runs_module, "_RUN_BYTES", 1)
+    texts = [CoilText(ids=[i % 7], vectors=np.full((1, 4), i)) for i in range(50)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    num_open = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (num_open + 20, limits[1]))
+    try:
+        with CoilIndex.build(tmp_path / "i") as builder:
+            for text in texts:
+                builder.add([text])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(CoilIndex.open(tmp_path / "i")) == 50
+
+
+def test_queries_of_many_tokens_have_the_bits_that_they_have_alone(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    documents = coil_texts(rng, 40, 4, vocabulary=1000)
+    queries = [
+        CoilText(ids=rng.integers(0, 1000, 1500), vectors=rng.normal(size=(1500, 4)))
+        for _ in range(3)
+    ]
+    index = coil(tmp_path / "i", documents)
+    together = index.search(queries, 5)
+    for number, query in enumerate(queries):
+        alone = index.search([query], 5)
+        np.testing.assert_array_equal(alone.scores[0], together.scores[number])
+        np.testing.assert_array_equal(alone.numbers[0], together.numbers[number])

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from drivers.small_indexes import build, coil_texts, dense, documents_of
-from paredown.errors import OutputError, RetrievalError
+from paredown.errors import ConfigError, OutputError, RetrievalError
 from paredown.retrieve import CoilIndex, DenseIndex, IndexConfig, TokenIndex
+from paredown.retrieve import posting_runs as posting_runs_module
 from paredown.retrieve import stored_bytes as stored_bytes_module
 from paredown.retrieve.index_header import digest_of
 from paredown.retrieve.stored_bytes import BytesWriter
@@ -273,6 +274,58 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     with pytest.raises(OutputError, match=r"No space left on device.*nothing was left behind"):
         build(DenseIndex, tmp_path / "i", np.eye(100))
     assert nothing_in(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [DenseIndex, TokenIndex, CoilIndex])
+def test_nothing_is_added_after_a_batch_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
+    """Caught or not, such a batch ends the index: its files may have half of it."""
+    rng = np.random.default_rng(0)
+    documents = {
+        DenseIndex: np.eye(100),
+        TokenIndex: documents_of(rng, 30, 8),
+        CoilIndex: coil_texts(rng, 30, 8, cls_dims=4),
+    }[kind]
+
+    def again() -> None:
+        with kind.build(tmp_path / "i") as builder:
+            builder.add(documents)
+            with monkeypatch.context() as patched:
+                patched.setattr(stored_bytes_module.BytesWriter, "write", full)
+                patched.setattr(posting_runs_module.PostingRuns, "add", full)
+                with pytest.raises(OutputError, match="No space"):
+                    builder.add(documents)
+            with pytest.raises(OutputError, match="lacks a batch"):
+                builder.add(documents)
+
+    with pytest.raises(
+        OutputError, match=rf"lacks a batch.*saw: {len(documents)} documents before it"
+    ):
+        again()
+    assert nothing_in(tmp_path)
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_strings_are_checked_before_anything_is_written(tmp_path: Path) -> None:
+    with DenseIndex.build(tmp_path / "i") as builder:
+        with pytest.raises(ConfigError, match=r"ids of documents are strings \(saw: int\)"):
+            builder.add(np.eye(2), ids=["a", 7])
+        builder.add(np.eye(2), ids=["a", "b"])
+    assert DenseIndex.open(tmp_path / "i").ids(np.arange(2)) == ["a", "b"]
+
+
+def test_a_file_that_no_such_index_has_is_refused(tmp_path: Path) -> None:
+    folder = make_all(tmp_path / "i")
+    (folder / "cls.bin").write_bytes(b"12345")
+    files = json.loads((folder / "header.json").read_text())["files"]
+    digest = next(iter(files.values()))["digest"]
+    change_header(folder, {"files": files | {"cls.bin": {"num_bytes": 5, "digest": digest}}})
+    with pytest.raises(RetrievalError, match=r"files that no such index has: cls\.bin"):
+        TokenIndex.open(folder)
 
 
 KILLED = """

@@ -32,9 +32,6 @@ from paredown.retrieve.index_header import NAME, IndexHeader, IndexKind
 from paredown.retrieve.strings import StringWriter
 from paredown.retrieve.token_documents import TokenDocuments
 
-STRING_FILES = ("ids", "texts")
-
-
 _WRITERS: dict[IndexKind, Callable[[Path, IndexConfig, ExitStack], DocumentWriter]] = {
     "dense": DenseDocuments,
     "tokens": TokenDocuments,
@@ -52,6 +49,8 @@ class IndexBuilder:
         self._documents = _WRITERS[kind](folder, config, stack)
         self._strings: dict[str, StringWriter] = {}
         self.num_documents = 0
+        # What a batch that could not be written left in the files is unknown.
+        self._is_whole = True
 
     def add(
         self,
@@ -66,21 +65,27 @@ class IndexBuilder:
 
         Raises ConfigError for vectors that are none (`as_vectors`), unlike dimensions, a document
         without tokens in a token index, CLS in some texts alone, and another number of strings than
-        documents; CapacityError for more than an index holds; OutputError for a full disk.
+        documents; CapacityError for more than an index holds; OutputError for a full disk, and for
+        all that comes after one.
         """
+        self._check_whole()
         if not len(documents):
             return
         batch = self._documents.check(documents)
         given = {name: one for name, one in (("ids", ids), ("texts", texts)) if one is not None}
         with _writing(self._folder):
             self._check_strings(given, batch.num_documents)
+            self._is_whole = False
             batch.write()
             for name, one in given.items():
                 self._strings[name].add(one)
+        self._is_whole = True
         self.num_documents += batch.num_documents
 
     def finish(self) -> None:
-        """Raises ConfigError where there is no document, and OutputError for a full disk."""
+        """Raises ConfigError where there is no document, and OutputError for a full disk, now or
+        before."""
+        self._check_whole()
         if not self.num_documents:
             raise ConfigError(
                 "an index needs documents", seen="none added", remedy="Add vectors in its block."
@@ -92,6 +97,14 @@ class IndexBuilder:
                 files |= strings.finish()
             self._write_header(replace(written, files=files))
 
+    def _check_whole(self) -> None:
+        if not self._is_whole:
+            raise OutputError(
+                f"the index {self._folder} lacks a batch that could not be written",
+                seen=f"{self.num_documents} documents before it",
+                remedy="Build it again from the first document.",
+            )
+
     def _check_strings(self, given: dict[str, Sequence[str]], number: int) -> None:
         for name, one in given.items():
             if len(one) != number:
@@ -100,6 +113,13 @@ class IndexBuilder:
                     seen=f"{len(one)} {name}, {number} documents",
                     remedy=f"Give as many {name} as documents.",
                 )
+            for string in one:
+                if not isinstance(string, str):
+                    raise ConfigError(
+                        f"{name} of documents are strings",
+                        seen=type(string).__name__,
+                        remedy="Give str(...) of each.",
+                    )
         if not self.num_documents:
             self._strings = {name: StringWriter(self._folder, name, self._stack) for name in given}
         if given.keys() != self._strings.keys():

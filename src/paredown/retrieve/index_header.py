@@ -19,6 +19,7 @@ from paredown.kernels.vector_search import (
     vector_bytes,
 )
 from paredown.retrieve.stored_bytes import StoredBytes
+from paredown.retrieve.strings import STRING_FILES, string_files
 from paredown.units import MEBI
 
 NAME = "header.json"
@@ -160,7 +161,11 @@ def _check_fields(header: IndexHeader) -> None:
     )
     if not is_sound:
         raise ValueError("fields that no index has")
-    for name, num_bytes in header.num_file_bytes().items():
+    num_file_bytes = header.num_file_bytes()
+    known = {*num_file_bytes, *(one for name in STRING_FILES for one in string_files(name))}
+    if unknown := header.files.keys() - known:
+        raise ValueError(f"files that no such index has: {', '.join(sorted(unknown))}")
+    for name, num_bytes in num_file_bytes.items():
         if name not in header.files or header.files[name].num_bytes != num_bytes:
             raise ValueError(f"{name} is missing or has another length")
 

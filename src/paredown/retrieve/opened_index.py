@@ -19,7 +19,6 @@ from paredown.kernels.vector_search import (
     unpack_vectors,
     vector_bytes,
 )
-from paredown.retrieve.index_builder import STRING_FILES
 from paredown.retrieve.index_header import (
     OFFSETS,
     SCALES,
@@ -30,7 +29,7 @@ from paredown.retrieve.index_header import (
     read_header,
 )
 from paredown.retrieve.stored_bytes import Bytes, check_bytes, map_bytes
-from paredown.retrieve.strings import Strings, check_offsets, string_files
+from paredown.retrieve.strings import STRING_FILES, Strings, check_offsets, string_files
 from paredown.retrieve.vectors import Floats, Ints, check_dims, unit_length
 
 Number = TypeVar("Number", np.int64, np.uint32)

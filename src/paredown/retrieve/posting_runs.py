@@ -54,7 +54,7 @@ class PostingRuns:
     def sorted_runs(self) -> "SortedRuns":
         """Returns everything that was added. Raises OSError."""
         self._file.flush()
-        runs = [self._mapped(run) for run in self._runs]
+        runs = list(self._mapped())
         if self._waiting:
             runs.append(self._take_waiting())
         return SortedRuns(runs)
@@ -70,14 +70,21 @@ class PostingRuns:
         for array in (postings.vectors, postings.tokens, postings.documents):
             self._file.write(array.reshape(-1).view(np.uint8).data)
 
-    def _mapped(self, run: _Run) -> Postings:
-        number, offset = run.num_postings, run.offset
-        shape = (number, self._num_dims)
-        vectors = np.memmap(self._file, np.float32, "r", offset, shape)
-        offset += vectors.nbytes
-        tokens = np.memmap(self._file, np.uint32, "r", offset, (number,))
-        documents = np.memmap(self._file, np.uint32, "r", offset + tokens.nbytes, (number,))
-        return Postings(tokens=tokens, documents=documents, vectors=vectors)
+    def _mapped(self) -> Iterator[Postings]:
+        """Yields the runs of the file, which is mapped once: each map takes a descriptor."""
+        if not self._runs:
+            return
+        numbers = np.memmap(self._file, np.uint32, "r")
+        for run in self._runs:
+            begin, number = run.offset // numbers.itemsize, run.num_postings
+            tokens = begin + number * self._num_dims
+            documents = tokens + number
+            vectors = numbers[begin:tokens].view(np.float32)
+            yield Postings(
+                tokens=numbers[tokens:documents],
+                documents=numbers[documents : documents + number],
+                vectors=vectors.reshape(number, self._num_dims),
+            )
 
 
 class SortedRuns:

@@ -10,6 +10,9 @@ import numpy as np
 from paredown.retrieve.stored_bytes import Bytes, BytesWriter, StoredBytes
 from paredown.retrieve.vectors import Ints
 
+# What documents may bring beside their vectors.
+STRING_FILES = ("ids", "texts")
+
 
 def string_files(name: str) -> tuple[str, str]:
     """Returns the names of the files of the strings and of where each one begins."""
