@@ -3,6 +3,7 @@ distilled by each way that suits them."""
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from drivers.tiny_training import config
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.encoder_folder import classifier, embedder
 from fakes.tiny_models import make_model
+from fakes.tiny_t5 import make_t5, write_t5
 from paredown.distill.data.training_data import TrainingDataConfig
 from paredown.distill.distill import DistillConfig
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
@@ -166,6 +168,23 @@ def test_a_source_that_is_not_what_was_verified_is_not_converted(
     assert not (tmp_path / "out" / NAME).exists()
 
 
+def test_a_source_without_a_tokenizer_is_converted_unmeasured(source: Path, tmp_path: Path) -> None:
+    """Older folders have a vocab.txt alone."""
+    bare = shutil.copytree(source, tmp_path / "bare")
+    (bare / "tokenizer.json").unlink()
+    made = convert_and_carry(bare, tmp_path / "out", "bf16")
+    assert made.verification is None
+    assert "no tokenizer.json" in str(made.not_verified)
+    assert Checkpoint.open(tmp_path / "out").spec == Checkpoint.open(source).spec
+
+
+def test_an_encoder_decoder_is_not_distilled(tmp_path: Path) -> None:
+    write_t5(make_t5("gated-untied"), tmp_path / "in")
+    with pytest.raises(UnsupportedError, match=r"an encoder-decoder has two.*gptq-int4-g64"):
+        distill_and_verify(tmp_path / "in", tmp_path / "out", DistillConfig(train=config(64)))
+    assert not (tmp_path / "out").exists()
+
+
 def test_recovery_brings_vectors_nearer(source: Path, text: Path, tmp_path: Path) -> None:
     before = compressed(source, tmp_path / "before", "wanda-50", text).verification
     after = compressed(source, tmp_path / "after", "wanda-50-recover-8192", text).verification
@@ -212,6 +231,9 @@ def test_each_kind_of_model_has_its_own_limit(source: Path, text: Path, tmp_path
         compressed(source, tmp_path / "out", "wanda-90-to-kl-0.1", text)
     with pytest.raises(UnsupportedError, match=r"vectors of texts.*max_kl"):
         compressed(decoder, tmp_path / "out", "wanda-90-to-cosine-0.9", text)
+    reranker = classifier(tmp_path / "reranker", num_labels=1)
+    with pytest.raises(UnsupportedError, match=r"one number for a text.*max_loss"):
+        compressed(reranker, tmp_path / "out", "wanda-90-to-cosine-0.9", text)
     assert not (tmp_path / "out").exists()
 
 

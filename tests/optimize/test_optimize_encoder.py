@@ -20,6 +20,9 @@ from paredown.optimize.optimize import optimize
 from paredown.optimize.optimize_config import OptimizeConfig
 from paredown.optimize.optimize_result import OptimizeResult
 
+# A cosine that no other numbers reach.
+NEVER = Bounds(min_cosine=1 - 1e-12)
+
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -106,7 +109,7 @@ def test_bounds_of_an_encoder_choose(encoder: Path, text: Path, tmp_path: Path) 
         encoder, tmp_path / "a", text, formats=formats, bounds=Bounds(min_cosine=0.9999)
     )
     assert strict.chosen == "bf16"
-    never = search(encoder, tmp_path / "b", text, formats=formats, bounds=Bounds(min_cosine=1.0))
+    never = search(encoder, tmp_path / "b", text, formats=formats, bounds=NEVER)
     assert never.chosen is None
     assert never.nearest == "bf16"
     assert [gap.bound for gap in never.missed] == ["--min-cosine"]
@@ -151,6 +154,17 @@ def test_bounds_of_vectors_are_refused(model, tmp_path, text, bounds) -> None:
         search(model, tmp_path, text, bounds=bounds)
 
 
+def test_a_reranker_has_no_cosine_to_be_chosen_by(tmp_path: Path, text: Path) -> None:
+    reranker = classifier(tmp_path / "in", num_labels=1)
+    with pytest.raises(UnsupportedError, match=r"cosine.*one number for a text.*ranks agree"):
+        search(reranker, tmp_path, text)
+
+
+def test_a_cosine_of_1_is_no_bound() -> None:
+    with pytest.raises(ConfigError, match=r"--min-cosine is out of range.*0\.999"):
+        Bounds(min_cosine=1.0)
+
+
 def test_an_encoder_decoder_is_refused(tmp_path: Path, text: Path) -> None:
     write_t5(make_t5("relu-tied"), tmp_path / "in")
     with pytest.raises(UnsupportedError, match="times prompts and steps of one stack"):
@@ -174,7 +188,7 @@ def test_the_verb_prints_and_ends_with_what_was_chosen(
     out = capsys.readouterr().out
     assert "texts/s" in out
     assert "verified" in out
-    assert run("--min-cosine", "1", "--json") == 1
+    assert run("--min-cosine", str(NEVER.min_cosine), "--json") == 1
     found = json.loads(capsys.readouterr().out)
     assert found["chosen"] is None
     assert found["candidates"][0]["texts_per_s"] > 0

@@ -33,6 +33,13 @@ def check_encoder_recipe(source: Checkpoint, recipe: Recipe) -> None:
         )
     for step in recipe.prune_steps:
         _check_pruning(step, recipe)
+        if step.min_cosine is not None and source.spec.gives_scores:
+            raise _unsupported(
+                "this encoder gives one number for a text, and the cosine of two is 1 or -1",
+                recipe,
+                "Give a share, and read in the proof how far ranks agree, or give the predicted "
+                "loss (max_loss).",
+            )
     if recipe.train_step is not None:
         _check_training(recipe.train_step, recipe)
 

@@ -20,6 +20,9 @@ from paredown.executors.run_options import RunOptions
 from paredown.jobs.verify_config import VerifyConfig
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.whole_file import is_there
+
+_TOKENIZER = "tokenizer.json"
 
 
 class ConvertedEncoder:
@@ -27,8 +30,8 @@ class ConvertedEncoder:
     with each output, and writes the proof there, with the figures of the source's inside.
 
     `verification` is the result, `skipped` why there is none: the two do not fit in memory
-    together, or do not run here. Raises CheckpointError for a source that differs from its proof,
-    and for vectors that are not numbers."""
+    together, do not run here, or have no tokenizer. Raises CheckpointError for a source that
+    differs from its proof, and for vectors that are not numbers."""
 
     def __init__(self, source: Checkpoint, target: str, *, num_threads: int | None) -> None:
         self.verification: Verification | None = None
@@ -37,6 +40,9 @@ class ConvertedEncoder:
         self._options = RunOptions(threads=ThreadPlan.resolve(num_threads))
         self._reference: EncoderExecutor | None = None
         self._figures: Mapping[str, object] | None = None
+        if source.path.is_dir() and not is_there(source.path / _TOKENIZER):
+            self.skipped = f"{source.path} has no {_TOKENIZER} to read texts with"
+            return
         texts = VerifyConfig().texts_for(source, num_threads)
         assert isinstance(texts, EncoderTexts)
         self._texts = texts

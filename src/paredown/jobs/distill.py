@@ -9,6 +9,7 @@ import torch
 from paredown.compress.calibrate.source_digest import source_digest
 from paredown.distill.data.learned_data import LearnedData
 from paredown.distill.distill import DistillConfig, DistillResult, Pair, distill
+from paredown.distill.one_stack import check_one_stack
 from paredown.distill.peers import Peers, joined_peers
 from paredown.distill.students.make_student import make_student
 from paredown.distill.students.student_choice import StudentChoice
@@ -141,6 +142,7 @@ class _Options:
 def _lead(source: FloatSource, options: _Options, peers: Peers | None) -> DistilledCheckpoint:
     """Does everything, with the help of the other processes where there are some."""
     output = options.output
+    check_one_stack(source.original)
     config = _threaded(options.config, options.num_threads)
     with open_stages(stages_path(output), _fingerprint(source, config)) as stages:
         student = _student(source, config, stages)

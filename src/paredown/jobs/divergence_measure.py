@@ -10,6 +10,8 @@ from paredown.evaluate.quality.simulated import Variant, measure_variants
 from paredown.evaluate.texts.validation_text import choose_validation_text, choose_validation_texts
 from paredown.evaluate.verify.encoder_verification import measure_agreement
 from paredown.executors.load import load_encoder
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 
@@ -55,8 +57,9 @@ class KlDivergence:
 class CosineDistance:
     """The largest distance among the texts, as the executor that serves makes their vectors."""
 
-    def __init__(self, original: Checkpoint) -> None:
-        self._reference = load_encoder(original)
+    def __init__(self, original: Checkpoint, num_threads: int | None) -> None:
+        self._options = RunOptions(threads=ThreadPlan.resolve(num_threads))
+        self._reference = load_encoder(original, self._options)
         self._texts = choose_validation_texts(original, _NUM_TOKENS)
         number = len(self._texts.texts)
         self.text = f"{number:,} texts ({self._texts.num_tokens:,} tokens) of {self._texts.source}"
@@ -64,7 +67,7 @@ class CosineDistance:
     def of(self, pruned: Checkpoint, name: str) -> float:
         names = (name, "its original")
         agreement = measure_agreement(
-            load_encoder(pruned), self._reference, self._texts, names=names
+            load_encoder(pruned, self._options), self._reference, self._texts, names=names
         )
         return 1.0 - agreement.cosine_least
 
@@ -72,7 +75,10 @@ class CosineDistance:
         return f"cosine {1.0 - divergence:.4f} at the least"
 
 
-def divergence_measure(original: Checkpoint) -> DivergenceMeasure:
-    """Returns the measure for models made of `original`. Raises what choosing the text raises, and
+def divergence_measure(original: Checkpoint, num_threads: int | None) -> DivergenceMeasure:
+    """Returns the measure for models made of `original`; encoders are run on `num_threads`, None is
+    all cores. Raises what choosing the text raises, and
     UnsupportedError or CapacityError for an encoder that cannot be run here."""
-    return KlDivergence(original) if original.spec.generates else CosineDistance(original)
+    if original.spec.generates:
+        return KlDivergence(original)
+    return CosineDistance(original, num_threads)

@@ -16,6 +16,7 @@ from paredown.compress.prune.pattern import Share
 from paredown.compress.recipe import Recipe
 from paredown.compress.steps import PruneStep, Step
 from paredown.jobs.divergence_measure import DivergenceMeasure, divergence_measure
+from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 
@@ -61,7 +62,7 @@ def with_measured_divergence(
     source: Checkpoint,
     original: Checkpoint,
     recipe: Recipe,
-    calibration: Calibration | None,
+    texts: RecipeTexts,
     on_progress: OnProgress,
 ) -> tuple[Recipe, tuple[str, ...]]:
     """Returns the recipe for `source` with the shares that its steps with `max_kl` or `min_cosine`
@@ -72,8 +73,8 @@ def with_measured_divergence(
     notes: list[str] = []
     if all(_limit(step) is None for step in recipe.prune_steps):
         return recipe, ()
-    measure = divergence_measure(original)
-    trials = _Trials(source, calibration, measure, on_progress)
+    measure = divergence_measure(original, texts.num_threads)
+    trials = _Trials(source, texts.calibration, measure, on_progress)
     for step in recipe.steps:
         limit = _limit(step) if isinstance(step, PruneStep) else None
         if not isinstance(step, PruneStep) or limit is None:

@@ -25,9 +25,7 @@ def measured_recipe(
     CheckpointError for predictions that are not numbers."""
     source = checked.source
     recipe = with_measured_shares(source, checked.recipe, texts.calibration, on_progress)
-    recipe, notes = with_measured_divergence(
-        source, original, recipe, texts.calibration, on_progress
-    )
+    recipe, notes = with_measured_divergence(source, original, recipe, texts, on_progress)
     if recipe != checked.recipe:
         checked = check_recipe(source, recipe)
     return MeasuredRecipe(checked=checked, notes=notes)

@@ -65,6 +65,12 @@ class Bounds:
                 raise ConfigError(
                     f"{option} is out of range", seen=value, remedy=f"Give at least {least:g}."
                 )
+        if self.min_cosine is not None and self.min_cosine >= 1:
+            raise ConfigError(
+                "--min-cosine is out of range",
+                seen=self.min_cosine,
+                remedy="Give less than 1, which only the same numbers reach: 0.999.",
+            )
 
     @property
     def has_resources(self) -> bool:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
+from paredown.errors import UnsupportedError
 from paredown.evaluate.texts.encoder_texts import EncoderTexts
 from paredown.jobs.float_source import FloatSource
 from paredown.jobs.recipe_texts import recipe_texts
 from paredown.jobs.verify_config import VerifyConfig
+from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.bounds import within_default
 from paredown.optimize.candidates import Candidates, Skipped
 from paredown.optimize.deadline import Deadline
@@ -38,7 +40,9 @@ def optimize_encoder(
     deadline: Deadline,
     on_progress: OnProgress,
 ) -> OptimizeResult:
-    """Runs the search and writes the best candidate. Raises what `optimize` raises."""
+    """Runs the search and writes the best candidate. Raises what `optimize` raises, and
+    UnsupportedError for an encoder that gives one number for a text."""
+    _require_vectors(source.original)
     names = config.formats or ()
     skipped = [Skipped(name=name, reason=_MIXED) for name in names if is_mixed(name)]
     recipes = [find_recipe(name) for name in names if not is_mixed(name)]
@@ -92,3 +96,13 @@ def _search(
         notes.stopped = str(error)
         notes.exit_code = error.exit_code
     return finish(setup, measured, notes, config, on_progress)
+
+
+def _require_vectors(original: Checkpoint) -> None:
+    if original.spec.gives_scores:
+        raise UnsupportedError(
+            "the search compares encoders by the cosine, and that of two numbers is 1 or -1",
+            seen=f"{original.path}, one number for a text",
+            remedy="Compress it by the recipes in question (`paredown compress --recipe int8`, "
+            "w8a8, int4-g32): each proof says how far ranks agree.",
+        )

@@ -103,6 +103,13 @@ class ModelSpec:
         return self.output is not None
 
     @property
+    def gives_scores(self) -> bool:
+        """Whether an encoder gives each text one number, as rerankers do; the cosine of two is 1 or
+        -1."""
+        head = self.head
+        return not self.generates and head is not None and head.output_size(self.hidden_size) == 1
+
+    @property
     def is_causal(self) -> bool:
         """Whether no token sees a later one, in any layer."""
         return all(layer.attention.is_causal for layer in self.layer_counts)

@@ -184,3 +184,12 @@ def test_a_prompt_that_begins_with_bos_itself_is_noted(capsys):
     assert "note: 1 of the prompts begin with the token" in err
     code, _, err = generate(capsys, "Once upon a <|endoftext|>time", *GREEDY)
     assert "note:" not in err
+
+
+def test_an_encoder_decoder_does_not_continue_what_it_echoes(capsys, tmp_path):
+    write_t5(make_t5("gated-untied"), tmp_path)
+    write_t5_tokenizer(tmp_path, VOCAB_SIZE)
+    code, out, err = generate(capsys, "hello", "--model", str(tmp_path), "--echo", "--threads", "1")
+    assert code == 2
+    assert out == ""
+    assert "answers a prompt and does not continue it" in err

@@ -71,6 +71,12 @@ def run(args: argparse.Namespace) -> int:
     sampling_params(args)  # raises before the model is loaded
     prompts, keywords = _read_prompts(args), run_keywords(args)
     llm = LLM(args.model, speculation=speculation_config(args), **keywords)
+    if args.echo and llm.engine.executor.spec.encoder is not None:
+        raise ConfigError(
+            "an encoder-decoder answers a prompt and does not continue it",
+            seen="--echo",
+            remedy="Leave --echo out; --json has the prompt beside its answer.",
+        )
     params = sampling_params(args, llm.sampling_defaults)
     if (sinks := keywords.get("sinks")) is not None:
         tell(sinks.arithmetic())

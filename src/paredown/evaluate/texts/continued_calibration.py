@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from paredown.compress.calibrate.calibration import Calibration
+from paredown.errors import ConfigError
 from paredown.evaluate.texts.calibration_text import (
     DATA_TEXT,
     CalibrationConfig,
@@ -24,6 +25,9 @@ from paredown.evaluate.texts.text import data_file
 from paredown.executors.protocol import Executor
 from paredown.spec.model import ModelSpec
 
+# A text of one token beside its end, and as much for the decoder.
+_LEAST_TOKENS = 8
+
 
 def choose_continued_calibration(
     config: CalibrationConfig,
@@ -36,6 +40,12 @@ def choose_continued_calibration(
     them, which is loaded only then. Raises ConfigError for a text shorter than one window, and
     CheckpointError for one that cannot be read."""
     check_sizes(config, config.num_tokens)
+    if config.num_tokens < _LEAST_TOKENS:
+        raise ConfigError(
+            "the encoder reads one half of a calibration window, and the decoder the other",
+            seen=f"windows of {config.num_tokens} tokens",
+            remedy=f"Give at least {_LEAST_TOKENS} (--calibration-tokens).",
+        )
     half = config.num_tokens // 2
     cutter = Cutter.of(tokenizer, spec, half, config.num_tokens - half)
     path, number = config.text or data_file(DATA_TEXT), config.num_samples
