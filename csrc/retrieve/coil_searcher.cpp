@@ -123,8 +123,9 @@ CoilSearcher::Batch CoilSearcher::batch_of(const CoilQueries& queries, Range som
       tokens.push_back({queries.lists[static_cast<size_t>(row)], query - some.begin, row});
     }
   }
-  std::stable_sort(tokens.begin(), tokens.end(),
-                   [](const Token& a, const Token& b) { return a.list < b.list; });
+  std::sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) {
+    return a.list != b.list ? a.list < b.list : a.row < b.row;
+  });
   Batch batch{some.end - some.begin, {}, {}};
   std::vector<float> rows;
   const int64_t num_dims = shape().num_dims;
