@@ -1,6 +1,6 @@
 """Passes that begin after what is finished: the same bits as from the beginning."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,9 @@ from paredown.compress.calibrate.workspace import Workspace, open_workspace
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.points import INPUT_POINTS, Tap, last_point
 
-GROUPS = {
+Groups = Mapping[tuple[str, ...], tuple[str, ...]]
+
+GROUPS: Groups = {
     ("attention_input",): ("q", "k", "v"),
     ("o_input",): ("o",),
     ("mlp_input",): ("gate", "up"),
@@ -52,6 +54,20 @@ def halve(block: LayerBlock, roles: tuple[str, ...]) -> None:
             block.layer.get_submodule(role).weight.data *= 0.5
 
 
+def check_groups(
+    passes: Passes, block: LayerBlock, groups: Groups, left_out: tuple[str, ...] | None
+) -> None:
+    """Compares what passes see with a run of the whole block, whose weights change in between."""
+    for points, roles in groups.items():
+        if points != left_out:
+            seen, expected = {}, {}
+            passes.observe(recorder(seen), points)
+            block.run(recorder(expected), stop_after=last_point(points))
+            for x, whole in zip(seen[points[0]], expected[points[0]], strict=True):
+                assert torch.equal(x, whole)
+        halve(block, roles)
+
+
 @torch.inference_mode()
 @pytest.mark.parametrize("variant", ["llama-gqa", "llama-head-dim", "qwen3", "opt"])
 @pytest.mark.parametrize("left_out", [None, *GROUPS])
@@ -60,21 +76,14 @@ def test_every_pass_sees_what_a_whole_one_would(
 ) -> None:
     block = make_block(variant, tmp_path / "in", workspace)
     passes = Passes(block, workspace)
-    for points, roles in GROUPS.items():
-        if points != left_out:
-            seen, expected = {}, {}
-            passes.observe(recorder(seen), points)
-            block.run(recorder(expected), stop_after=last_point(points))
-            for x, whole in zip(seen[points[0]], expected[points[0]], strict=True):
-                assert torch.equal(x, whole)
-        halve(block, roles)
+    check_groups(passes, block, GROUPS, left_out)
     whole_NTD = torch.cat([block.layer(x, block.table, block.mask) for x in block.inputs()])
     assert torch.equal(torch.cat(list(passes.outputs())), whole_NTD)
     passes.close()
     assert [file.name for file in workspace.path.glob("*.f32")] == ["inputs-00000.f32"]
 
 
-CROSS_GROUPS = {
+CROSS_GROUPS: Groups = {
     ("attention_input",): ("q", "k", "v"),
     ("o_input",): ("o",),
     ("cross_input",): ("cross_q",),
@@ -98,14 +107,7 @@ def test_every_pass_over_a_layer_with_cross_attention_sees_what_a_whole_one_woul
     read.write([torch.randn(5, 31, 64, generator=draw)])
     block = load_block(source, 0, inputs, read)
     passes = Passes(block, workspace)
-    for points, roles in CROSS_GROUPS.items():
-        if points != left_out:
-            seen, expected = {}, {}
-            passes.observe(recorder(seen), points)
-            block.run(recorder(expected), stop_after=last_point(points))
-            for x, whole in zip(seen[points[0]], expected[points[0]], strict=True):
-                assert torch.equal(x, whole)
-        halve(block, roles)
+    check_groups(passes, block, CROSS_GROUPS, left_out)
     both = zip(block.inputs(), block.encoded(), strict=True)
     whole_NTD = torch.cat([block.layer(x, block.table, block.mask, one) for x, one in both])
     assert torch.equal(torch.cat(list(passes.outputs())), whole_NTD)

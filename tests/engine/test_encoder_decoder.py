@@ -123,7 +123,7 @@ def test_beams_begin_with_what_is_greedy(executor: str, t5) -> None:
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_an_aborted_request_gives_all_its_pages_back(executor: str, t5) -> None:
-    """Those of its prompt too, while its neighbour goes on with the same tokens."""
+    """The pages of its prompt are free too, and its neighbour goes on with the same tokens."""
     _, folder = t5
     texts = prompts()[3:]
     alone = answers(open_llm(folder, executor=executor), texts[1:])[0]

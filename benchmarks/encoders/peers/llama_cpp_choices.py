@@ -1,4 +1,4 @@
-"""What llama.cpp is tried with, so that its fastest settings are measured."""
+"""Settings and files that llama.cpp is tried with, so that the fastest are measured."""
 
 from dataclasses import dataclass
 

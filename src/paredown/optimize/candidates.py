@@ -122,12 +122,7 @@ def measure_candidates(
     """Measures recipes batch by batch and adds the results to `result`. A batch has recipes whose
     models fit in memory together; these run alternately. Without any candidate the reference is
     not measured either."""
-    groups = batches(setup.source, recipes)
-    for number, batch in enumerate(groups):
-
-        def report(what: str, share: float, number: int = number) -> None:
-            on_progress(what, (number + share) / len(groups))
-
+    for batch, report in reported_batches(setup.source, recipes, on_progress):
         _measure_batch(setup, batch, result, report)
 
 
@@ -152,6 +147,19 @@ def measure_losses(
             if math.isfinite(quality.kl_divergence):
                 losses[name] = quality.kl_divergence
     return [losses.get(recipe.name) for recipe in recipes]
+
+
+def reported_batches(
+    source: Checkpoint, recipes: Sequence[Recipe], on_progress: OnProgress
+) -> Iterator[tuple[list[Recipe], OnProgress]]:
+    """Yields each of `batches`, and what reports the progress of its part."""
+    groups = batches(source, recipes)
+    for number, batch in enumerate(groups):
+
+        def report(what: str, share: float, number: int = number) -> None:
+            on_progress(what, (number + share) / len(groups))
+
+        yield batch, report
 
 
 def batches(source: Checkpoint, recipes: Sequence[Recipe]) -> list[list[Recipe]]:

@@ -19,7 +19,7 @@ from paredown.jobs.recipe_texts import RecipeTexts
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.bounds import Bounds
-from paredown.optimize.candidates import Candidates, batches, built
+from paredown.optimize.candidates import Candidates, built, reported_batches
 from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
 
@@ -76,12 +76,7 @@ def measure_encoder_candidates(
 ) -> None:
     """Measures recipes batch by batch and adds the results to `result`. A batch has recipes whose
     models fit in memory together; these run alternately."""
-    groups = batches(setup.source, recipes)
-    for number, batch in enumerate(groups):
-
-        def report(what: str, share: float, number: int = number) -> None:
-            on_progress(what, (number + share) / len(groups))
-
+    for batch, report in reported_batches(setup.source, recipes, on_progress):
         _measure_batch(setup, batch, result, report)
 
 

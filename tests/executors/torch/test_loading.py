@@ -1,4 +1,4 @@
-"""What the torch executor says before it loads, and of what it has loaded."""
+"""The torch executor refuses what it cannot load, and tells what it has loaded."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -272,7 +272,7 @@ def test_a_budget_is_noted_where_nothing_reasons():
 
 
 def test_log_probabilities_come_with_the_text_of_their_tokens(client):
-    """What may begin reasoning is held back, and so are the log-probabilities of its tokens."""
+    """Text that may begin reasoning is held back, and so are its tokens' log-probabilities."""
     client.say("\n", "<th", "is", " one", "\n", "ends")
     chunks = client.chunks(logprobs=True)
     told = [one for chunk in chunks for one in chunk["choices"] if one["logprobs"]]
