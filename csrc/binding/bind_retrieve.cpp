@@ -122,7 +122,7 @@ class VectorSearch {
   std::mutex mutex_;
 };
 
-// The same of posting lists.
+// The search among posting lists, bound in the same way.
 class CoilSearch {
  public:
   CoilSearch(const std::string& isa, int num_threads, const std::string& dtype, int64_t num_dims,
@@ -145,7 +145,7 @@ class CoilSearch {
     const int64_t most = check_outputs(query_offsets.size() - 1, scores, numbers);
     if (tokens.shape(0) != lists.size() ||
         static_cast<int64_t>(tokens.shape(1)) != searcher_.shape().num_dims) {
-      throw std::invalid_argument("tokens are [lists, dimensions] as the vectors have them");
+      throw std::invalid_argument("tokens must be [query tokens, dimensions of the vectors]");
     }
     const VectorShape* shape = searcher_.cls_shape();
     if (cls && (shape == nullptr || cls->shape(0) != query_offsets.size() - 1 ||

@@ -8,12 +8,12 @@
 namespace paredown {
 namespace {
 
-// Scores of documents that a share adds up at a time stay in the second cache.
+// As many sums of document scores at a time as stay in the L2 cache.
 constexpr int64_t kWaitingSums = int64_t{1} << 18;
 // Tokens of the queries that are searched together, beyond those of one: each list that they ask
 // for has buffers of its own.
 constexpr int64_t kMostTokens = 2048;
-// Items of work for each thread, where documents are that few.
+// Work items for each thread at least, as long as there are enough documents.
 constexpr int64_t kItemsOfThread = 4;
 
 void check_lists(const PostingLists& lists, int64_t num_documents) {
@@ -46,7 +46,7 @@ Range next_batch(const CoilQueries& queries, int64_t begin, int64_t most) {
 
 }  // namespace
 
-// Tokens of some queries that are the same: those queries, and the vectors.
+// A list that some queries ask for: the queries, and the vectors of their tokens.
 struct CoilSearcher::Asked {
   int64_t list;
   std::vector<int64_t> queries;
@@ -66,7 +66,7 @@ struct CoilSearcher::Batch {
   }
 };
 
-// What the queries of a batch come to with some documents, [query][stride].
+// The summed scores of a batch's queries for some documents, [query][stride].
 struct CoilSearcher::Sums {
   int64_t stride;
   std::vector<float> values;
@@ -206,7 +206,7 @@ void CoilSearcher::add_list(const Asked& asked, Range documents, const Scores& s
   };
   const int64_t begin = place_of(documents.begin);
   const int64_t end = place_of(documents.end);
-  // Of each asking vector, among the places of the document that is at hand.
+  // The largest score of each query vector among the places of the current document.
   std::array<float, kMostQueries> largest;
   largest.fill(-INFINITY);
   for (int64_t first = begin / kVectorUnit * kVectorUnit; first < end; first += scores.num_rows) {

@@ -1,7 +1,7 @@
 // Exact search among posting lists: each token has the vectors of its places in documents, side by
 // side (COIL, arXiv 2104.07186).
 //
-// Lists are met in ascending order, so that a score has the same bits whatever the number of
+// Lists are searched in ascending order, so that a score has the same bits whatever the number of
 // threads and whatever other queries there are.
 #pragma once
 
@@ -38,9 +38,10 @@ class CoilSearcher {
   CoilSearcher(Isa isa, int num_threads, const PostingLists& lists, int64_t num_documents,
                const std::optional<StoredVectors>& cls);
 
-  // The `most` documents, at least one, of the largest score with each query: the sum over its
-  // tokens of the largest dot product with a vector that the document has in the token's list, and
-  // the dot product of CLS. Throws std::invalid_argument for lists and offsets that are none.
+  // Returns for each query the `most` (at least 1) documents with the largest scores. A score sums,
+  // over the query's tokens, the largest dot product with the document's vectors in the token's
+  // list, and adds the dot product of CLS. Throws std::invalid_argument for invalid lists or
+  // offsets.
   Hits top(const CoilQueries& queries, int64_t most);
 
   const VectorShape& shape() const { return vectors_.shape(); }

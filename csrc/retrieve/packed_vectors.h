@@ -1,4 +1,4 @@
-// Packed vectors and what queries come to with them.
+// Packed vectors, and the scores of queries against them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct StoredVectors {
   std::span<const float> scales;
 };
 
-// What queries come to with some rows, [query][stride], and what kernels work in.
+// The scores of queries against some rows, [query][stride], and the kernels' scratch memory.
 struct Scores {
   int64_t num_rows;
   int64_t stride;
@@ -55,7 +55,7 @@ class PackedVectors {
     return {kernels_, view_, queries, num_rows, shape_.num_dims};
   }
 
-  // What queries come to with the rows [begin, end), multiples of kVectorUnit.
+  // Scores the queries against rows [begin, end), multiples of kVectorUnit.
   void score(const QueryRows& queries, Range rows, const Scores& scores) const;
 
  private:

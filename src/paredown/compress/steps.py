@@ -45,12 +45,11 @@ class PruneStep:
     """Makes weights of its targets zero, by `pattern`; `targets` as in QuantizeStep. `refinements`
     follow in order.
 
-    `budget` says how the layers share the removed weights. With `max_loss`, `max_kl` or
-    `min_cosine` the pattern's share is the most that is removed from each: it is as large as the
-    predicted increase of the loss (the sum of OBS's saliencies) allows, or the measured KL
-    divergence to the original in nats per token, or of an encoder the least cosine of a text's
-    vector to the original's (jobs/measured_divergence.py). Raises ConfigError for a budget that the
-    pattern cannot have.
+    `budget` says how the layers share the removed weights. With a limit, all layers lose one share:
+    the largest within it, at most the pattern's. `max_loss` limits the predicted increase of the
+    loss (the sum of OBS's saliencies), `max_kl` the measured KL divergence to the original in nats
+    per token, and `min_cosine` the least cosine of an encoder's vector to the original's
+    (jobs/measured_divergence.py). Raises ConfigError for a budget that the pattern cannot have.
     """
 
     pruner: Pruner

@@ -90,8 +90,8 @@ def _step_seconds(executor: Executor, size: int, context: int, clock: Callable[[
 
 
 def _slices(spec: ModelSpec, size: int, context: int) -> list[SequenceSlice]:
-    """Returns sequences that decode, and a chunk of a prompt; in an encoder-decoder a whole prompt,
-    and all read one of that length across."""
+    """Returns sequences that decode, and a chunk of a prompt. An encoder-decoder gets a whole
+    prompt instead, and all sequences cross-attend to a text of its length."""
     pages = list(range(-(-context // PAGE_SIZE)))
     num_decoding = min(NUM_DECODING, size - 1)
     middle = min(context // 2, context - size)

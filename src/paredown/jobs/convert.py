@@ -42,8 +42,8 @@ class ConvertedCheckpoint:
 
     `source_bytes`  size of the files that were converted
     `written`       its place and size, and what the target could not express
-    `verification`  how its logits compare with the source's, or the vectors of an encoder, which
-                    are measured as those of a compressed one; None where there is no proof
+    `verification`  compares its logits with the source's, or an encoder's vectors as after a
+                    compression; None where there is no proof
     `not_verified`  why not: "--no-verify" where that was asked for; None where one was
     `importance`    the importance that GGUF's K-quants were fitted by; None where nothing was
                     fitted

@@ -18,8 +18,8 @@ NOT_WANTED = "--no-verify"
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
     """The text that the new checkpoint and its original both predict (docs/guide/verification.md),
-    or of which both encoders make vectors. In an encoder-decoder the decoders predict how each
-    stretch goes on that their encoders read (evaluate/texts/continued_text.py).
+    or of which both encoders make vectors. In encoder-decoders the encoders read one part of each
+    stretch, and the decoders predict the rest (evaluate/texts/continued_text.py).
 
     `text`        a UTF-8 file; None takes the classic books under $PAREDOWN_DATA, else a text that
                   the original samples; an encoder reads random tokens then

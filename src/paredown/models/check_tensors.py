@@ -102,8 +102,8 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
 
 
 def head_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
-    """Yields the linear layers of the head that lie in the main files. Those in files of their own
-    and those that are the embedding are none of them."""
+    """Yields the linear layers of the head that lie in the main files. Layers in files of their own
+    and a head that is the embedding are left out."""
     if spec.head is None:
         return
     for role, shape in spec.head.step_shapes(spec.hidden_size).items():

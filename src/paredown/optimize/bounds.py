@@ -34,8 +34,8 @@ class Bounds:
     `max_first_token_s`  seconds to read a prompt of `prompt_tokens`
     `max_memory_mb`      megabytes of the loaded weights, and of the keys and values of
                          `num_sequences` sequences of `prompt_tokens` tokens
-    `min_cosine`         of an encoder's vectors to the original's, in the mean
-    `min_texts_per_s`    an encoder's speed
+    `min_cosine`         mean cosine of an encoder's vectors to the original's
+    `min_texts_per_s`    texts per second of an encoder
     """
 
     max_quality_loss: float | None = None

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from paredown.retrieve.stored_bytes import StoredBytes
 
-# What a kind of index takes as documents it checks itself.
+# The documents that a kind of index takes, which that kind checks itself.
 Documents = Sequence[Any] | npt.NDArray[np.generic]
 
 

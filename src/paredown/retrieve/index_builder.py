@@ -1,15 +1,14 @@
 """IndexBuilder: writes an index in one pass over batches of documents.
 
     header.json           what the index is (index_header.py), written last
-    vectors.bin           vectors in panels (csrc/retrieve/vectors.h); of COIL those of each token
-                          side by side, in the order of documents
-    scales.bin            of int8: float32, one for each vector
-    offsets.bin           int64: of tokens where each document begins, and the end; of COIL where
-                          the list of each token begins, and the end
-    tokens.bin            of COIL: uint32, the token of each list, in ascending order
-    documents.bin         of COIL: uint32, the document of each vector
-    cls.bin               of COIL, where texts have it: as vectors.bin, one for each document, and
-                          cls.scales.bin
+    vectors.bin           vectors in panels (csrc/retrieve/vectors.h); COIL groups them by token,
+                          each group in the order of documents
+    scales.bin            int8 alone: float32, one for each vector
+    offsets.bin           int64: where each document's tokens begin, or each COIL list, and the end
+    tokens.bin            COIL: uint32, the token of each list, in ascending order
+    documents.bin         COIL: uint32, the document of each vector
+    cls.bin,              COIL, where texts have CLS: a vector for each document, as above
+    cls.scales.bin
     ids.bin, texts.bin    where they are given: UTF-8, and NAME.offsets.bin beside each
 
 The folder gets its name when all is written: a kill leaves no index, and a full disk nothing.

@@ -43,9 +43,9 @@ MAX_DOCUMENTS = 2**32
 @dataclass(frozen=True, kw_only=True)
 class IndexHeader:
     """`model` is the digest of the model that made the vectors, "" where nobody told. `files` are
-    those beside the header, by name. A dense index has as many documents as vectors. Of COIL there
-    are `num_lists`, one for each token, and CLS vectors of `num_cls_dims`, 0 where it has none; of
-    other kinds both are 0."""
+    those beside the header, by name. A dense index has as many documents as vectors. A COIL index
+    has `num_lists` lists, one for each token, and CLS vectors of `num_cls_dims` dimensions (0
+    without CLS); both are 0 in other kinds."""
 
     kind: IndexKind
     dtype: VectorDType

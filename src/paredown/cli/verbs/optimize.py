@@ -120,8 +120,7 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-quality-loss",
-        help="perplexity that may be lost: 2%% (default 1%% where nothing is bounded; for an "
-        "encoder a cosine of 0.99)",
+        help="perplexity that may be lost, such as 2%% (default 1%% where nothing is bounded)",
         metavar="SHARE",
     )
     for option, unit, what in (
@@ -130,7 +129,12 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
         ("--min-decode", "TOKENS_PER_S", "speed that one sequence must decode at"),
         ("--max-first-token-s", "S", "time to read a prompt of --prompt-tokens"),
         ("--max-memory-mb", "MB", "memory of weights, and of --sequences of --prompt-tokens each"),
-        ("--min-cosine", "COSINE", "mean cosine of an encoder's vectors to the original's"),
+        (
+            "--min-cosine",
+            "COSINE",
+            "mean cosine of an encoder's vectors to the original's (default 0.99 where nothing is "
+            "bounded)",
+        ),
         ("--min-texts", "TEXTS_PER_S", "speed of an encoder, 32 texts at once"),
     ):
         group.add_argument(option, type=float, metavar=unit, help=what)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """`windows_NT` has N windows of T tokens. `source` says in reports where they come from.
-    `answers_NT` is for an encoder-decoder: N texts of the decoder, of another length, each beside
-    the window that the encoder reads.
+    For an encoder-decoder `answers_NT` has a decoder's text for each window that the encoder reads;
+    these texts may have another length.
 
     With `true_sequential` the linear layers of a transformer layer see the quantized linear layers
     before them in that layer, not only earlier layers (GPTQ's --true-sequential).

@@ -30,7 +30,7 @@ _EXPERT_HESSIAN_COPIES = 3
 _HIDDEN_COPIES = 8
 _INTERMEDIATE_COPIES = 3
 _SCORES_COPIES = 3
-# Those of an encoder's token beside it: its vector, keys and values, and these split into heads.
+# The tensors of an encoder's token: its vector, keys and values, and these split into heads.
 _ENCODED_COPIES = 5
 # The float32 copies of a layer's weights while a transform searches: kept, tried, being rounded. It
 # compares on at most this many tokens, in prefixes of windows.

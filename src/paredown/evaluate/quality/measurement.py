@@ -15,12 +15,12 @@ from paredown.spec.weight import WeightDType, WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Rates are tokens per second, or an encoder's texts; `kl_divergence` is nats per token, and
-    the others are shares; None means not measured. `linear_dtype` is that of most linear layers,
-    and `bits_per_weight` is 8 `file_bytes` over all parameters. `held_bytes` is the memory of the
-    weights that a decode step reads, which is more where codes have no kernel. `decode_bytes` is
-    all that such a step reads, including keys and values of the measured context. Cosines and
-    agreements are those of an encoder (evaluate/quality/vector_agreement.py)."""
+    """Rates are tokens per second, or texts per second for an encoder. `kl_divergence` is nats per
+    token, and the others are shares; None means not measured. `linear_dtype` is that of most linear
+    layers, and `bits_per_weight` is 8 `file_bytes` over all parameters. `held_bytes` is the memory
+    of the weights that a decode step reads, which is more where codes have no kernel.
+    `decode_bytes` is all that such a step reads, including keys and values of the measured context.
+    Cosines and agreements are those of an encoder (evaluate/quality/vector_agreement.py)."""
 
     name: str
     linear_dtype: WeightDType

@@ -157,7 +157,7 @@ def _eval_text(windows: list[EvalWindow], tokenizer: TextTokenizer, source: str)
         num_bytes=num_bytes,
         window_tokens=most,
         source=source,
-        protocol=f"{num_tokens:,} tokens ({num_bytes:,} bytes) of {source}, in stretches of at "
-        f"most {most}, which the decoder predicts while its encoder reads the at most {read} "
-        "tokens before each",
+        protocol=f"{num_tokens:,} tokens ({num_bytes:,} bytes) of {source}, in stretches of up "
+        f"to {most}: the decoder predicts each, and its encoder reads up to {read} tokens before "
+        "it",
     )

@@ -15,8 +15,8 @@ from paredown.spec.kv import PAGE_SIZE
 
 
 class EncoderTexts:
-    """Writes to the pages of `decoder` the keys and values that its layers have of the texts that
-    `encoder` reads."""
+    """Encodes texts with `encoder`, and writes the keys and values that cross-attention of
+    `decoder` makes of them to its pages."""
 
     def __init__(self, encoder: Decoder, decoder: Decoder, pages: Pages, device: Device) -> None:
         self._encoder = encoder
@@ -25,7 +25,7 @@ class EncoderTexts:
         self._device = torch.device(device)
 
     def write(self, part: SequenceSlice) -> None:
-        """Writes those of the text that a slice brings, if it brings one."""
+        """Writes the keys and values of the slice's text, if the slice brings one."""
         if not part.encoder_token_ids:
             return
         # New tensors are made on the model's device.

@@ -37,7 +37,7 @@ def _check_across(part: SequenceSlice, encoder: ModelSpec, num_pages: int) -> No
     """Raises ValueError for a text that cross-attention cannot read, or the encoder not encode."""
     num_tokens, token_ids = part.num_cross_tokens, part.encoder_token_ids
     if num_tokens < 1 or len(part.cross_pages) * PAGE_SIZE < num_tokens:
-        raise ValueError("a text that is read across has too few pages, or no tokens")
+        raise ValueError("the text for cross-attention has too few pages, or no tokens")
     for page in part.cross_pages:
         _check_page(page, num_pages)
     if not token_ids:

@@ -46,7 +46,7 @@ CROSS_POINTS = (
     "cross_o_input",
     "cross_output",
 )
-# Those of a layer with cross-attention, in the order they are passed.
+# The points of a layer with cross-attention, in the order they are passed.
 _CROSS_PLACE = LAYER_POINTS.index("attention_sum") + 1
 ORDERED_POINTS = (*LAYER_POINTS[:_CROSS_PLACE], *CROSS_POINTS, *LAYER_POINTS[_CROSS_PLACE:])
 # The points of the whole model: the sum of the embeddings, the output of the last norm, the
@@ -69,7 +69,7 @@ CROSS_INPUT_POINTS = {
     "cross_v": "cross_encoded",
     "cross_o": "cross_o_input",
 }
-# Those of both, in the order in which inputs are read.
+# Input points by role, with and without cross-attention, in the order in which they are read.
 ROLE_POINTS = dict(
     sorted(
         (INPUT_POINTS | CROSS_INPUT_POINTS).items(), key=lambda one: ORDERED_POINTS.index(one[1])

@@ -10,8 +10,8 @@ A norm after a sum (post-norm, BERT) is no producer: its output is also the resi
 sum, which the norm after that mixes over all channels. A factor there would have to be taken back
 in the residual, and no format has a place for it.
 
-Cross-attention has a norm for its queries, and v and o of its own. Its keys and values read the
-encoder's vectors, as those of all other layers do: the norm of these is no producer for one layer.
+Cross-attention has a norm for its queries, and its own v and o. Its keys and values read the
+encoder's vectors, as in all other layers, so the encoder's last norm is no producer for one layer.
 
 The router also reads the norm before experts and stays in floats. That norm's factors are powers of
 two, so norm and router change without rounding and the routing stays the same.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 _TEMPLATE = """\
 {%- if messages[-1].role != "user" -%}
-{{- raise_exception("this model answers the user's last message, and the last one is no user's") -}}
+{{- raise_exception("this model answers the user's last message, so the user must speak last") -}}
 {%- endif -%}
 {{- BEFORE -}}
 {%- for message in messages if message.role in ("system", "developer") -%}
