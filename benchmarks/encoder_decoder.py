@@ -20,9 +20,10 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.checkpoints.folder import write_random_checkpoint
+from benchmarks.clock import CLOCKS, num_threads_of
 from benchmarks.cpu_peers import BENCH_FOLDER
 from benchmarks.two_stacks.predict import at_bandwidth, predicted_seconds
-from benchmarks.two_stacks.run import CLOCKS, Load, Step, median_of, run_steps, seconds_to_outputs
+from benchmarks.two_stacks.run import Load, Step, median_of, run_steps, seconds_to_outputs
 from benchmarks.two_stacks.shapes import BASE, TINY, Shape
 from paredown.compress.compress import compress
 from paredown.cost.machine_file import find_step_fit
@@ -30,7 +31,7 @@ from paredown.cost.predicted_step import PredictedStep
 from paredown.engine.llm import LLM
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.kernels.isa import chosen_isa
-from paredown.kernels.probe import default_num_threads, measure_bandwidth, processor_name
+from paredown.kernels.probe import measure_bandwidth, processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.run_forms import model_formats
 from paredown.spec.kv import PAGE_SIZE
@@ -70,7 +71,7 @@ def folder_of(folder: Path, shape: Shape, model: str, form: str) -> Path:
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    shape, num_threads = SHAPES[arguments.shape], threads_of(arguments)
+    shape, num_threads = SHAPES[arguments.shape], num_threads_of(None, arguments.clock)
     longest = max(arguments.prompts) + max(arguments.outputs)
     num_pages = max(arguments.batches) * (longest // PAGE_SIZE + 3)
     rows = []
@@ -106,7 +107,7 @@ def rows_of(
     bandwidths = list[float]()
     for _ in range(arguments.rounds):
         for model, llm in llms.items():
-            bandwidths.append(measure_bandwidth(threads_of(arguments)))
+            bandwidths.append(measure_bandwidth(num_threads_of(None, arguments.clock)))
             rounds[model].append(run_steps(llm, load, arguments.clock))
     measured = {
         model: seconds_to_outputs(median_of(found), outputs) for model, found in rounds.items()
@@ -129,10 +130,6 @@ def rows_of(
         print(line(row), flush=True)
         made.append(row)
     return made
-
-
-def threads_of(arguments: argparse.Namespace) -> int:
-    return 1 if arguments.clock == "cpu" else default_num_threads()
 
 
 def cost_of(folder: Path, num_threads: int) -> PredictedStep | None:

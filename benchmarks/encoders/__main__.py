@@ -21,10 +21,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.clock import CLOCKS, num_threads_of
 from benchmarks.encoders.cases import KINDS, EncoderCase, encoder_cases
 from benchmarks.encoders.measure import Measured, measure
 from benchmarks.encoders.peers import PEERS
-from benchmarks.encoders.peers.timed import CLOCKS, num_threads_of
 from paredown.kernels.probe import processor_name
 
 

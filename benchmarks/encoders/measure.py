@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.clock import Clock
 from benchmarks.encoders.cases import EncoderCase
 from benchmarks.encoders.peers import KIND_PEERS, OURS, PEERS, REFERENCE
-from benchmarks.encoders.peers.timed import Clock
 from benchmarks.encoders.turns import Turns, children
 from benchmarks.figures import Spread, rates, rival
 

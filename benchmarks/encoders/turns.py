@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.encoders.peers.timed import Clock
+from benchmarks.clock import Clock
 from benchmarks.peers import Target
 from benchmarks.peers.child import ChildPeer, PeerError
 

@@ -1,17 +1,12 @@
 """Answers of one length to prompts of one length, and when each token was there."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
 
+from benchmarks.clock import CLOCKS, Clock
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
-
-Clock = Literal["wall", "cpu"]
-# "cpu": processor time of this process, for a machine that others use at the same time.
-CLOCKS: dict[Clock, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass(frozen=True, kw_only=True)

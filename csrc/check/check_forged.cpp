@@ -1,7 +1,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <stdexcept>
 #include <vector>
 
 #include "check/checks.h"
@@ -35,16 +34,6 @@ constexpr int64_t kForged[] = {std::numeric_limits<int64_t>::min(),
                                int64_t{1} << 62,
                                kMost - 31,
                                kMost};
-
-template <class Body>
-bool is_refused(Body&& body) {
-  try {
-    body();
-  } catch (const std::invalid_argument&) {
-    return true;
-  }
-  return false;
-}
 
 std::vector<PackedShape> true_shapes(Random& random, ThreadPool& pool) {
   std::vector<PackedShape> shapes;

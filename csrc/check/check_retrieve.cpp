@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <stdexcept>
 
 #include "check/checks.h"
 #include "check/random.h"
@@ -217,24 +216,14 @@ bool finds_exact_matches(Isa isa, WeightKind kind, Random& random) {
   return is_right && are_same(alone, {hits[last]});
 }
 
-template <class Call>
-bool throws(Call&& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument&) {
-    return true;
-  }
-  return false;
-}
-
 // Lists and queries that would lead out of the memory.
 bool refuses_lists_that_lie() {
   const VectorShape shape{WeightKind::kFp32, 3, 4};
   const Packed packed(shape, std::vector<float>(12, 1.0f));
   const std::vector<int64_t> offsets{0, 1, 3};
   const std::vector<uint32_t> documents{1, 0, 1};
-  const auto is_refused = [&](const std::vector<int64_t>& o, const std::vector<uint32_t>& d) {
-    return throws([&] {
+  const auto lie = [&](const std::vector<int64_t>& o, const std::vector<uint32_t>& d) {
+    return is_refused([&] {
       CoilSearcher(Isa::kGeneric, 1, PostingLists{packed.stored(), o, d}, 2, std::nullopt);
     });
   };
@@ -242,14 +231,13 @@ bool refuses_lists_that_lie() {
                       std::nullopt);
   const float vector[4] = {};
   const auto is_no_query = [&](const std::vector<int64_t>& lists, const std::vector<int64_t>& o) {
-    return throws([&] { search.top({vector, lists, o, nullptr}, 1); });
+    return is_refused([&] { search.top({vector, lists, o, nullptr}, 1); });
   };
-  return is_refused({0, 1}, documents) && is_refused({0, 3, 1}, documents) &&
-         is_refused({0, 1, 1, 3}, documents) && is_refused({1, 3}, documents) &&
-         is_refused({}, documents) && is_refused(offsets, {1, 0, 2}) &&
-         is_refused(offsets, {1, 1, 0}) && is_refused(offsets, {1, 0}) &&
-         is_no_query({2}, {0, 1}) && is_no_query({-1}, {0, 1}) && is_no_query({0}, {0, 2}) &&
-         is_no_query({0}, {}) && !is_no_query({0}, {0, 1});
+  return lie({0, 1}, documents) && lie({0, 3, 1}, documents) && lie({0, 1, 1, 3}, documents) &&
+         lie({1, 3}, documents) && lie({}, documents) && lie(offsets, {1, 0, 2}) &&
+         lie(offsets, {1, 1, 0}) && lie(offsets, {1, 0}) && is_no_query({2}, {0, 1}) &&
+         is_no_query({-1}, {0, 1}) && is_no_query({0}, {0, 2}) && is_no_query({0}, {}) &&
+         !is_no_query({0}, {0, 1});
 }
 
 }  // namespace

@@ -1,7 +1,19 @@
 // The checks that core_check runs. Each prints what failed and counts.
 #pragma once
 
+#include <stdexcept>
+
 namespace paredown {
+
+template <class Body>
+bool is_refused(Body&& body) {
+  try {
+    body();
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return false;
+}
 
 struct Outcome {
   int num_passed = 0;

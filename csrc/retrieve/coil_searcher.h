@@ -47,7 +47,6 @@ class CoilSearcher {
   const VectorShape& shape() const { return vectors_.shape(); }
   // Null where documents have no CLS.
   const VectorShape* cls_shape() const { return cls_ ? &cls_->shape() : nullptr; }
-  int64_t num_documents() const { return num_documents_; }
 
  private:
   struct Asked;

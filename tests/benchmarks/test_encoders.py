@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from benchmarks.clock import CLOCKS, num_threads_of
 from benchmarks.encoders.cases import KINDS, TEXT, EncoderCase, encoder_cases
 from benchmarks.encoders.measure import least_cosine
 from benchmarks.encoders.peers import KIND_PEERS, PEERS
@@ -17,7 +18,7 @@ from benchmarks.encoders.peers.llama_cpp_choices import (
     call_texts_of,
     settings_of,
 )
-from benchmarks.encoders.peers.timed import CLOCKS, num_threads_of, timed
+from benchmarks.encoders.peers.timed import timed
 from benchmarks.encoders.turns import Turns
 from benchmarks.peers.child import PeerError
 from paredown.compress.convert.convert import CONVERSIONS

@@ -278,6 +278,7 @@ def test_memory_is_that_of_the_larger_stack(source: Checkpoint) -> None:
 
     encoder = predict_memory(source.encoder.spec, 256, needs_hessian=True, has_transforms=True)
     assert min(predicted(256, 256), predicted(256, 1)) >= encoder.total
+    assert predicted(16, 512) > predicted(16, 16)
 
 
 def test_a_calibration_without_texts_for_the_decoder_is_refused(

@@ -202,6 +202,6 @@ def test_heads_that_stay_floats_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="not pruned"):
         compress(labels, tmp_path / "out", parse_recipe({"steps": [pruned]}, "x"))
     unknown = {"method": "rtn", "format": "int8", "targets": ["head.7"]}
-    with pytest.raises(ConfigError, match=r"matches no linear layer.*head\.0, head\.1|head\.7"):
+    with pytest.raises(ConfigError, match=r"matches no linear layer.*head\.7"):
         compress(labels, tmp_path / "out", parse_recipe({"steps": [unknown]}, "x"))
     assert not (tmp_path / "out").exists()

@@ -86,15 +86,20 @@ def rounded_outputs(
 
 
 @pytest.mark.parametrize(
-    ("make", "norm", "point", "roles"),
+    ("make", "norm", "point", "roles", "unsmoothed"),
     [
-        (lambda folder: outlier_block("llama-gqa", folder), "mlp_norm", "mlp_input", "gate up"),
-        (cross_block, "mlp_norm", "mlp_input", "gate up"),
-        (cross_block, "cross_norm", "cross_input", "cross_q"),
+        (lambda folder: outlier_block("llama-gqa", folder), "mlp_norm", "mlp_input", "gate up", 0),
+        (cross_block, "mlp_norm", "mlp_input", "gate up", 1),
+        (cross_block, "cross_norm", "cross_input", "cross_q", 1),
     ],
 )
 def test_a_fixed_alpha_is_equation_four(
-    make: Callable[[Path], PlainBlock], norm: str, point: str, roles: str, tmp_path: Path
+    make: Callable[[Path], PlainBlock],
+    norm: str,
+    point: str,
+    roles: str,
+    unsmoothed: int,
+    tmp_path: Path,
 ) -> None:
     block = make(tmp_path)
     smoothed = block.layer.get_submodule(norm)
@@ -102,7 +107,10 @@ def test_a_fixed_alpha_is_equation_four(
     columns = torch.cat([linear_weight(block.layer, role) for role in roles.split()])
     expected, largest = block.outputs(), largest_inputs(block)[point]
     notes = SmoothQuant(alpha=0.6).apply(block, targets_of(block, w8a8())).notes
-    assert notes[0] == "alpha 0.60"
+    first, *others = notes
+    assert first == "alpha 0.60"
+    assert len(others) == unsmoothed
+    assert all("cross_k" in one and "cross_v" in one for one in others)
     for channel in range(block.spec.hidden_size):
         x_max = float(largest[channel])
         w_max = max(float(columns[:, channel].abs().max()), 1e-5)

@@ -65,7 +65,7 @@ def test_a_recipe_ends_in_a_proof_that_a_server_can_check(
     assert 0.5 < found.compressed.top1_agreement <= 1
     # The layers of the encoder, and then those of the decoder.
     assert [one.layer for one in found.layer_errors] == list(range(5))
-    assert all(0 < one.own <= one.accumulated * 4 < 4 for one in found.layer_errors)
+    assert all(0 < error < 1 for one in found.layer_errors for error in (one.own, one.accumulated))
     protocol = json.loads((tmp_path / "out" / NAME).read_text())["protocol"]
     assert "300 tokens" in protocol
     assert "its encoder reads" in protocol
@@ -76,12 +76,16 @@ def test_a_recipe_ends_in_a_proof_that_a_server_can_check(
     assert fingerprint.check_logits(checkpoint, executor) == "bit for bit"
     params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
     answers = [
-        LLM(tmp_path / "out", executor=name, num_pages=40, num_threads=1).generate(
-            ["An even number"], params
-        )[0]
+        LLM(
+            tmp_path / "out", executor=name, num_pages=40, num_threads=1, activations="fp32"
+        ).generate(["An even number"], params)[0]
         for name in ("native", "torch")
     ]
-    assert all(len(one.token_ids) == 8 for one in answers)
+    native, torch_own = answers
+    assert len(native.token_ids) == 8
+    # The torch executor reads inputs in more digits where the recipe rounds them.
+    if "w8a8" not in recipe:
+        assert torch_own.token_ids == native.token_ids
 
 
 def test_without_a_text_the_decoder_samples_its_own(

@@ -9,8 +9,9 @@ import numpy.typing as npt
 from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
 
+from benchmarks.clock import Clock
 from benchmarks.encoders.peers.onnx_file import int8_onnx_file
-from benchmarks.encoders.peers.timed import Clock, timed
+from benchmarks.encoders.peers.timed import timed
 
 NAME = "local/all-MiniLM-L6-v2-int8"
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")

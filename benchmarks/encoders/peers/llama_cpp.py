@@ -11,6 +11,7 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
+from benchmarks.clock import Clock
 from benchmarks.encoders.cases import EncoderKind
 from benchmarks.encoders.peers.llama_cpp_choices import (
     Choice,
@@ -19,7 +20,7 @@ from benchmarks.encoders.peers.llama_cpp_choices import (
     settings_of,
 )
 from benchmarks.encoders.peers.llama_cpp_context import Context, Vectors
-from benchmarks.encoders.peers.timed import Clock, timed
+from benchmarks.encoders.peers.timed import timed
 from benchmarks.peers.llama_cpp import load_model
 from benchmarks.peers.trials import try_settings
 from paredown import convert_checkpoint

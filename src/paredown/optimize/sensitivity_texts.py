@@ -44,12 +44,13 @@ class TaskConfig:
 
 def check_generates(checkpoint: Checkpoint) -> None:
     """Raises UnsupportedError for an encoder, which predicts no text, and for an encoder-decoder,
-    which predicts none by itself."""
+    which has two stacks of layers."""
     if checkpoint.spec.encoder is not None:
         raise UnsupportedError(
-            "an encoder-decoder predicts no text without a prompt",
+            "parts are measured in one stack of layers, and an encoder-decoder has two",
             seen=f"{checkpoint.path}: {checkpoint.spec.family}",
-            remedy="Compress it by the recipes in question and compare the answers.",
+            remedy="Compress it by the recipes in question: each proof says how far predictions "
+            "moved.",
         )
     if not checkpoint.spec.generates:
         raise UnsupportedError(

@@ -241,4 +241,7 @@ def test_an_encoder_decoder_is_measured_over_time_alone(tmp_path, capsys):
     assert "not measured step by step" in capsys.readouterr().err
     words = ["--rate", "50", "--requests", "4", "--input-tokens", "20", "--output-tokens", "4"]
     assert main(["bench", str(tmp_path), "--threads", "1", "--json", *words]) == 0
-    assert json.loads(capsys.readouterr().out)
+    (load,) = json.loads(capsys.readouterr().out)["loads"]
+    assert load["num_requests"] == 4
+    assert load["num_failed"] == 0
+    assert load["output_tokens_per_s"] > 0

@@ -16,7 +16,7 @@ from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.moments import inputs_not_finite
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.importance import ColumnImportance, Importance
-from paredown.errors import UnsupportedError, naming
+from paredown.errors import naming
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.points import input_point
@@ -57,15 +57,10 @@ def importance_walk(
     source: Checkpoint, calibration: Calibration, workspace: Workspace, on_progress: OnProgress
 ) -> Importance:
     """Returns the importance of the columns of every linear layer. Raises CapacityError before any
-    work if it does not fit in memory, UnsupportedError for an encoder-decoder, and CheckpointError
+    work if it does not fit in memory, and CheckpointError
     for inputs that are not finite."""
     spec = source.spec
-    if spec.encoder is not None:
-        raise UnsupportedError(
-            "the importance of columns is found in one stack of layers, and this model has two",
-            seen=f"{spec.family}, an encoder-decoder",
-            remedy="Leave the importance out (--importance none).",
-        )
+    assert spec.encoder is None, "GGUF, which importance is for, has no encoder-decoders"
     predict_memory(
         spec, calibration.num_tokens, needs_hessian=False, has_transforms=False
     ).require()

@@ -147,7 +147,7 @@ def text_parts(text: Path | None, tokenizer: ChatTokenizer) -> list[TextPart]:
         return []
     root = Path(os.environ[DATA_VARIABLE])
     parts = [TextPart(path=root / DATA_TEXT)]
-    if tokenizer.has_chat_template and not tokenizer.reads_last_turn:
+    if tokenizer.has_chat_template:
         mixed = root / MIXED_TEXT
         parts += [TextPart(path=mixed), TextPart(path=mixed, as_chat=True)]
     return [part for part in parts if part.path.is_file()]

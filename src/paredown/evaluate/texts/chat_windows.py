@@ -20,11 +20,6 @@ class ChatTokenizer(TextTokenizer, Protocol):
 
     @property
     def has_chat_template(self) -> bool: ...
-    @property
-    def reads_last_turn(self) -> bool:
-        """Whether that template is ours, and has no form of a conversation."""
-        ...
-
     def render_chat(self, messages: Sequence[Mapping[str, object]], /) -> str: ...
 
 

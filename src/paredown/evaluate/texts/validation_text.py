@@ -1,14 +1,13 @@
 """Provides the text on which choices are made. It shares no author with the evaluation text."""
 
-import os
 from pathlib import Path
 
 from paredown.evaluate.texts.encoder_texts import EncoderTexts, choose_encoder_texts
 from paredown.evaluate.texts.text import (
     DATA_TEXT,
-    DATA_VARIABLE,
     EvalText,
     choose_text,
+    data_file,
     sampling_pages,
 )
 from paredown.executors.cache_config import CacheConfig
@@ -37,25 +36,18 @@ def choose_validation_text(
         )
 
     tokenizer = Tokenizer.open(checkpoint.path)
-    return choose_text(
-        path or _books(), tokenizer, num_tokens, sampler, min(checkpoint.spec.max_positions, window)
-    )
+    longest = min(checkpoint.spec.max_positions, window)
+    books = path or data_file(VALIDATION_TEXT)
+    return choose_text(books, tokenizer, num_tokens, sampler, longest)
 
 
 def choose_validation_texts(checkpoint: Checkpoint, num_tokens: int) -> EncoderTexts:
     """Returns texts of about `num_tokens` tokens for an encoder, from the beginning of the classic
     books' validation split; else what `choose_encoder_texts` finds without a path."""
     return choose_encoder_texts(
-        _books(),
+        data_file(VALIDATION_TEXT),
         Tokenizer.open(checkpoint.path),
         num_tokens,
         vocab_size=checkpoint.spec.vocab_size,
         max_positions=checkpoint.spec.max_positions,
     )
-
-
-def _books() -> Path | None:
-    """Returns the validation split of the classic books in $PAREDOWN_DATA, where it is there."""
-    root = os.environ.get(DATA_VARIABLE)
-    books = None if root is None else Path(root) / VALIDATION_TEXT
-    return books if books is not None and books.is_file() else None
