@@ -276,9 +276,13 @@ def test_memory_is_that_of_the_larger_stack(source: Checkpoint) -> None:
             num_answer_tokens=num_answer_tokens,
         ).total
 
-    encoder = predict_memory(source.encoder.spec, 256, needs_hessian=True, has_transforms=True)
-    assert min(predicted(256, 256), predicted(256, 1)) >= encoder.total
-    assert predicted(16, 512) > predicted(16, 16)
+    def of_encoder(num_tokens: int) -> int:
+        spec = source.encoder.spec
+        return predict_memory(spec, num_tokens, needs_hessian=True, has_transforms=True).total
+
+    # Short texts of the encoder are many in a batch, and beside long ones the decoder holds both.
+    assert predicted(16, 512) == of_encoder(16)
+    assert min(predicted(256, 256), predicted(256, 1)) > of_encoder(256)
 
 
 def test_a_calibration_without_texts_for_the_decoder_is_refused(
